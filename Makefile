@@ -101,14 +101,14 @@ bench-codec: ## ratio, speed and memory of the delta codec on real packages, xde
 bench-compressed: ## two releases of wheels, jars, npm, Go and cargo packages in the store: bytes, speeds, memory (fetches them)
 	@tests/setup.sh
 	cargo build --release --locked -p proxy --bin deltaweir --example view_study
-	PYTHONPATH=docs/benchmark/compressed:docs/benchmark/codec:tests $(PY) -m compressedbench.store
+	PYTHONPATH=docs/benchmark/compressed:docs/benchmark/codec:tests $(PY) -m compressedbench.store --efforts auto balanced high sealed
 	PYTHONPATH=docs/benchmark/compressed $(PY) -m compressedbench
 
 bench-bases: ## how well bases are chosen: real packages shuffled into one bucket, beside every possible choice
 	cargo build --release --locked -p proxy --example base_study
 	cd docs/benchmark && ../../$(PY) -m basestudy && ../../$(PY) -m basestudy --opaque
 
-bench-goals: ## every speed and size that has a goal: now, goal, met or not; and how the store grows to 100,000 objects
+bench-goals: ## every speed and size that has a goal: now, goal, met or not; and how the store grows to 100,000 objects (hours)
 	@tests/setup.sh
 	cargo build --release --locked -p proxy --bin deltaweir --example fill_store
 	cargo build --release --locked -p delta-codec --example bench_codec

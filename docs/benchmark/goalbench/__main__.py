@@ -15,11 +15,12 @@ from pathlib import Path
 
 from codecbench.codecs import TooSlowError
 
-from goalbench import codec, gigabytes, replicas, size, table
+from goalbench import codec, gigabytes, releases, replicas, size, table
 from goalbench.goals import GOALS, Check, Found, Report, Size, line
 from goalbench.served import STUDIES, Load, Round, Study
 from taxbench import machine
 from taxbench.admin import AdminError
+from taxbench.artifacts.index import SourceError
 from taxbench.bundle import write_json
 from taxbench.progress import Reporter
 from taxbench.servers.deltaweir import REPOSITORY, find_binary
@@ -32,21 +33,25 @@ EXAMPLES = REPOSITORY / "target" / "release" / "examples"
 SEED = 20_260_119
 SIZES = (10_000, 100_000)
 LARGE = 1_000_000
-PAIR_BYTES = 16 << 20
+NATIVE = REPOSITORY / ".bench-data" / "codec"
+"""Where `make bench-codec` keeps what it fetches."""
 ALL_STUDIES = (
     *STUDIES,
-    Study("replicas", replicas.several, 12, asked_only=True),
-    Study("files of gigabytes", gigabytes.successive, 14, rounds_max=1, asked_only=True),
+    Study("native releases", releases.stored, 11, rounds_max=1),
+    Study("replicas", replicas.several, 12),
+    Study("files of gigabytes", gigabytes.successive, 14, rounds_max=1),
 )
 IDLE_LINE = 6
 
 
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="goalbench", description=__doc__)
-    found.add_argument("--lines", type=int, nargs="*", help="only these lines (default: all that a run can measure)")
+    found.add_argument("--lines", type=int, nargs="*", help="only these lines (default: all)")
     found.add_argument("--rounds", type=int, default=5, help="rounds of each line; the interval is over them")
     found.add_argument("--sizes", type=int, nargs="*", help=f"objects of the growth table (default: {SIZES})")
     found.add_argument("--large", action="store_true", help=f"{LARGE:,} objects, too: half an hour more")
+    found.add_argument("--object-bytes", type=int, default=size.OBJECT_BYTES, help="length of each of these objects")
+    found.add_argument("--no-recovery", action="store_true", help="leave the catalogs of these stores whole")
     found.add_argument("--binary", default="", help="the server (default: the release build)")
     found.add_argument("--examples", type=Path, default=EXAMPLES, help="where fill_store and bench_codec are")
     found.add_argument("--out", type=Path, default=RESULTS, help="where results.json and report.md go")
@@ -57,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
-    wanted = set(options.lines) if options.lines is not None else unasked()
+    wanted = set(options.lines) if options.lines is not None else {goal.number for goal in GOALS}
     reporter = Reporter(options.json)
     try:
         for number in wanted:
@@ -72,12 +77,6 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if complete else 2
 
 
-def unasked() -> set[int]:
-    """The lines of a run that is told none."""
-    only_asked = {number for study in ALL_STUDIES if study.asked_only for number in study.numbers()}
-    return {goal.number for goal in GOALS} - only_asked
-
-
 def run(options: argparse.Namespace, wanted: set[int], reporter: Reporter) -> tuple[Report, bool]:
     """Everything that is wanted; whether all of it could be measured."""
     binary = find_binary(options.binary)
@@ -90,7 +89,8 @@ def run(options: argparse.Namespace, wanted: set[int], reporter: Reporter) -> tu
                 found += studied(study, binary, place, options.rounds, reporter)
         found += alone(options.examples / "bench_codec", wanted, place, options.rounds, reporter)
         sizes = list(options.sizes if options.sizes is not None else SIZES) + ([LARGE] if options.large else [])
-        growth, trouble = grown(binary, options.examples / "fill_store", place, sizes, reporter)
+        windows = size.Windows(object_bytes=options.object_bytes, recovers=not options.no_recovery)
+        growth, trouble = grown(binary, options.examples / "fill_store", place, sizes, windows, reporter)
     if IDLE_LINE in wanted:
         found += idle_of(growth, trouble)
     report = Report(
@@ -114,7 +114,7 @@ def studied(study: Study, binary: Path, place: Path, rounds: int, reporter: Repo
                 round_ = Round(binary, Path(here), Load(), SEED + number)
                 for name, value in study.measure(round_):
                     values[name].append(value)
-    except (StudyError, TargetError, AdminError) as error:
+    except (StudyError, TargetError, AdminError, SourceError, OSError, subprocess.SubprocessError) as error:
         return [Found(line=number, name=c.name, why_not=str(error)[:200]) for number, c in checks_of(study)]
     return [of_values(*study.place_of(name), several) for name, several in values.items()]
 
@@ -135,7 +135,7 @@ def alone(example: Path, wanted: set[int], place: Path, rounds: int, reporter: R
         try:
             for count in range(most):
                 reporter.say(f"{line(number).work}: round {count + 1} of {most}")
-                pairs = codec.pairs(SEED, PAIR_BYTES, place / "pairs")
+                pairs = codec.pairs(NATIVE)
                 for name, value in measure(example, pairs, place):
                     values[name].append(value)
         except (codec.NotHereError, TooSlowError, subprocess.CalledProcessError, OSError) as error:
@@ -145,14 +145,16 @@ def alone(example: Path, wanted: set[int], place: Path, rounds: int, reporter: R
     return found
 
 
-def grown(binary: Path, fill: Path, place: Path, sizes: Sequence[int], reporter: Reporter) -> tuple[list[Size], str]:
+def grown(
+    binary: Path, fill: Path, place: Path, sizes: Sequence[int], windows: size.Windows, reporter: Reporter
+) -> tuple[list[Size], str]:
     """The store at each size, and what went wrong, if anything did."""
     found: list[Size] = []
     for objects in sorted(set(sizes)):
         reporter.say(f"{objects:,} objects")
         try:
             with tempfile.TemporaryDirectory(dir=place) as here:
-                found.append(size.measure(binary, fill, Path(here), objects, size.Windows()))
+                found.append(size.measure(binary, fill, Path(here), objects, windows))
         except (StudyError, TargetError, AdminError, OSError, subprocess.TimeoutExpired) as error:
             reporter.say(f"{objects:,} objects were not measured: {error}")
             return found, str(error)[:200]

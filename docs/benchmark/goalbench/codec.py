@@ -1,7 +1,6 @@
-"""Lines 9 and 10: the codec alone, beside zstd and bsdiff, on synthetic releases.
+"""Lines 9 and 10: the codec alone, beside zstd and bsdiff, on two releases of sixteen native packages.
 
-`make bench-codec` does this on real packages, with every codec and with reports of its own; here it is quick, needs no
-network, and says how far the goals are.
+They are the native pairs of `make bench-codec`, which has every codec, other kinds of files and reports of its own.
 """
 
 from __future__ import annotations
@@ -11,24 +10,20 @@ from pathlib import Path
 
 import numpy as np
 from codecbench.codecs import PEERS, Peer, run_ours, run_peer
-from codecbench.pairs import Pair
-
-from taxbench.studies.bench import versions
-
-FAMILIES = ("tar", "sql", "shifted", "disk")
+from codecbench.pairs import RECIPES, Pair
 
 
 class NotHereError(RuntimeError):
     """A program that the line needs is not here."""
 
 
-def pairs(seed: int, size: int, place: Path) -> list[Pair]:
-    """A base and its successor of each family."""
-    found = []
-    for family in FAMILIES:
-        base, target = versions(seed, family, size, 2, place)
-        found.append(Pair(family, family, base.path, target.path))
-    return found
+def pairs(data: Path) -> list[Pair]:
+    """Two releases of each native package, fetched where they are not there yet.
+
+    # Errors
+    `CalledProcessError` when a package cannot be fetched.
+    """
+    return [recipe.pair(data) for recipe in RECIPES if recipe.family == "native"]
 
 
 def against_zstd(example: Path, pairs: list[Pair], place: Path) -> Iterator[tuple[str, float]]:

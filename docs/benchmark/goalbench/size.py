@@ -39,11 +39,14 @@ REBUILDING = "catalog.sqlite.rebuilding"
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How long an idle server is watched, and how often."""
+    """How long an idle server is watched, and how often; how many requests are sent, and how long objects are."""
 
     seconds: float = 10.0
     rounds: int = 3
     requests: int = 400
+    object_bytes: int = OBJECT_BYTES
+    recovers: bool = True
+    """Whether the catalog is damaged, and then lost."""
 
 
 def bound_bytes(objects: int) -> float:
@@ -62,13 +65,13 @@ def measure(binary: Path, fill: Path, place: Path, objects: int, windows: Window
     server = Deltaweir(binary, place, settings, extra_configuration=limits)
     with server:
         server.ensure_bucket(BUCKET)
-    filled(server, fill, objects)
+    filled(server, fill, objects, windows.object_bytes)
     figures: dict[str, Interval] = {}
     with server:
         settle_s(server, FILL_S_MAX)
         figures["deleting what was packed, ms each"] = one(collected_s(server) * 1000 / objects)
     started = time.perf_counter()
-    with server, WorkerPool(CLIENTS, OBJECT_BYTES) as pool:
+    with server, WorkerPool(CLIENTS, max(windows.object_bytes, OBJECT_BYTES)) as pool:
         figures["restart s"] = one(time.perf_counter() - started)
         rewritten = Content.write(server.data_dir / "rewritten", b"twice")
         kinds: tuple[Kind, ...] = ("put", "delete")
@@ -82,13 +85,14 @@ def measure(binary: Path, fill: Path, place: Path, objects: int, windows: Window
         figures["catalog bytes each, without content"] = one(catalog_bytes(server) / objects)
         figures |= dict(requests(server, pool, objects, windows))
         figures |= dict(jobs(server))
-    figures |= dict(recoveries(server, objects))
+    if windows.recovers:
+        figures |= dict(recoveries(server, objects))
     return Size(objects=objects, figures=figures)
 
 
-def filled(server: Deltaweir, fill: Path, objects: int) -> None:
+def filled(server: Deltaweir, fill: Path, objects: int, object_bytes: int = OBJECT_BYTES) -> None:
     """Runs the example over the stopped server's store."""
-    command = [str(fill), str(server.config_path), BUCKET, str(objects), str(OBJECT_BYTES)]
+    command = [str(fill), str(server.config_path), BUCKET, str(objects), str(object_bytes)]
     environment = {**os.environ, **server.environment()}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=FILL_S_MAX, check=False)
     if done.returncode != 0:
@@ -115,7 +119,8 @@ def requests(server: Deltaweir, pool: WorkerPool, objects: int, windows: Windows
     """The server's CPU for a request of each kind, among so many objects."""
     rng = np.random.default_rng([objects, 6])
     contents = [
-        Content.write(server.data_dir / f"content-{n:04d}", rng.bytes(OBJECT_BYTES)) for n in range(windows.requests)
+        Content.write(server.data_dir / f"content-{n:04d}", rng.bytes(windows.object_bytes))
+        for n in range(windows.requests)
     ]
     kinds: tuple[Kind, ...] = ("put", "get", "delete")
     for kind in kinds:

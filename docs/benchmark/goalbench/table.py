@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from goalbench.goals import GOALS, NO_WAY, Report, Size, of_line, verdict
+from goalbench.goals import GOALS, Report, Size, of_line, verdict
 from taxbench.report.numbers import significant
 from taxbench.statistics import Interval
 
@@ -28,7 +28,7 @@ def goals(report: Report) -> Iterator[str]:
             unit = f" {check.unit}" if check.unit else ""
             said = verdict(check, found)
             if found is None or found.interval is None:
-                why = found.why_not if found is not None else NO_WAY.get(goal.number, "not asked for")
+                why = found.why_not if found is not None else "not asked for"
                 now, said_in_full = "–", f"{said}: {why}"
             else:
                 now, said_in_full = shown(found.interval) + unit, said

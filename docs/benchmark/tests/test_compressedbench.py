@@ -8,6 +8,7 @@ import pytest
 from compressedbench.figures import Pair, by_family, goals, line, of_plain, peer_share, render, speed_mb_s, stored_share
 
 ONE = Pair(
+    effort="auto",
     family="pypi",
     package="one",
     tuned=False,
@@ -56,6 +57,15 @@ def test_a_line_has_a_cell_for_every_head() -> None:
     assert len({row.count("|") for row in told.splitlines() if row.startswith("|")}) == 1
     assert "256 MiB" in told
     assert "| sum | 2 | 25.0 | 20.0 % | 100.0 % | 25 | 160 |" in told
+
+
+def test_each_effort_has_a_table_and_goals_of_its_own_and_a_line_beside_the_others() -> None:
+    results = {"seed": 1, "build": "debug", "cores": 2, "peak_bytes": 2**28, "failed": []}
+    high = dataclasses.replace(ONE, effort="high", stored_bytes=400_000)
+    told = render(results | {"pairs": [ONE.as_json(), high.as_json()]})
+    assert "| auto | 1 | 20.0 | 5.0 % |" in told and "| high | 1 | 20.0 | 2.0 % |" in told
+    assert told.count("successors take at most 15 % in sum") == 2
+    assert "## By effort" not in render(results | {"pairs": [ONE.as_json()]})
 
 
 def test_goals_are_met_or_not_by_the_worst() -> None:

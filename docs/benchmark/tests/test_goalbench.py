@@ -17,7 +17,7 @@ import pytest
 
 from goalbench import __main__ as program
 from goalbench import cloud, codec, counts, encryption, gigabytes, limits, replicas, served, size, table
-from goalbench.goals import GOALS, NO_WAY, Check, Found, Report, Size, line, of_line, verdict
+from goalbench.goals import GOALS, Check, Found, Report, Size, line, of_line, verdict
 from goalbench.seen import seen
 from goalbench.served import BUCKETS, Load, Round, Served, Study, Timed, ask
 from taxbench.progress import Reporter
@@ -88,8 +88,8 @@ def test_the_table_has_every_number_of_all_fourteen_lines_and_says_why_one_is_mi
     assert rows[0].endswith("| 0.250 [0.200, 0.300] ms | ≤ 0.25 ms | unsure |")
     [tenth] = [row for row in rows if row.startswith("| 10 |")]
     assert tenth.endswith("| – | ≥ 1.2 × | not measured: bsdiff is not installed |")
-    for number, why in NO_WAY.items():
-        assert any(row.startswith(f"| {number} |") and why in row for row in rows), number
+    [eighth] = [row for row in rows if row.startswith("| 8 |")]
+    assert eighth.endswith("| not measured: not asked for |")
 
 
 def test_a_figure_that_doubles_with_the_objects_has_the_exponent_one_and_one_that_stays_has_none_to_speak_of() -> None:
@@ -112,14 +112,20 @@ def test_growth_stands_in_the_order_of_objects_with_a_dash_where_a_size_lacks_a_
 
 def test_every_line_is_measured_by_one_study_or_says_where_it_is() -> None:
     by_studies = [number for study in program.ALL_STUDIES for number in study.numbers()]
-    elsewhere = [9, 10, 11, program.IDLE_LINE]
+    elsewhere = [9, 10, program.IDLE_LINE]
     assert sorted([*by_studies, *elsewhere]) == [goal.number for goal in GOALS]
 
 
-def test_a_run_that_is_told_no_lines_leaves_out_those_that_need_more_than_a_machine_and_says_why() -> None:
-    left_out = {number for study in program.ALL_STUDIES if study.asked_only for number in study.numbers()}
-    assert left_out == {12, 14} == set(NO_WAY) - {11}
-    assert program.unasked() == set(range(1, 15)) - left_out
+def test_a_run_that_is_told_no_lines_measures_all_fourteen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[set[int]] = []
+
+    def run(_: object, wanted: set[int], __: object) -> tuple[Report, bool]:
+        asked.append(wanted)
+        return report([], []), True
+
+    monkeypatch.setattr(program, "run", run)
+    assert program.main(["--out", str(tmp_path)]) == 0
+    assert asked == [set(range(1, 15))]
 
 
 def test_a_study_that_fails_says_so_in_each_of_its_lines_and_leaves_the_others(tmp_path: Path) -> None:
@@ -173,7 +179,7 @@ def test_a_program_that_is_not_installed_leaves_its_line_unmeasured_with_its_nam
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(codec, "run_ours", lambda *_: pytest.fail("measured although there is nothing to compare with"))
-    monkeypatch.setattr(program, "PAIR_BYTES", 1 << 16)
+    monkeypatch.setattr(codec, "pairs", lambda _: [])
     [ratio] = program.alone(tmp_path / "bench_codec", {10}, tmp_path, 1, Reporter(quiet=True))
     assert (ratio.line, ratio.interval, ratio.why_not) == (10, None, "bsdiff is not installed")
 

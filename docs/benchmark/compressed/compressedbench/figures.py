@@ -18,6 +18,7 @@ HEAD = (
 class Pair:
     """One pair's raw values; seconds are the fastest of a few, but for PUT and converter, which happen once."""
 
+    effort: str
     family: str
     package: str
     tuned: bool
@@ -117,18 +118,23 @@ def goals(rows: list[Pair]) -> list[tuple[str, bool]]:
 def render(results: dict[str, Any]) -> str:
     """The report."""
     rows = [Pair(**row) for row in results["pairs"]]
+    efforts = {row.effort: [of for of in rows if of.effort == row.effort] for row in rows}
     out = (
         "# Successors of compressed files in the store\n\n"
         f"Seed {results['seed']}, {results['build']} build, {results['cores']} cores, one client. Shares are of the "
         f"newer release's own bytes. Peak memory of the server: {results['peak_bytes'] / 2**20:.0f} MiB.\n\n"
     )
+    if len(efforts) > 1:
+        out += "## By effort\n\n" + HEAD.replace("| family |", "| effort |")
+        out += "".join(line(effort, of) for effort, of in efforts.items()) + "\n"
+    for effort, of in efforts.items():
+        out += f"## {effort}\n\n" + HEAD
+        out += "".join(line(family, one) for family, one in by_family(of).items()) + line("sum", of) + "\n"
+        out += "".join(f"- {'met' if met else 'not met'}: {goal}\n" for goal, met in goals(of)) + "\n"
     if rows:
-        out += HEAD + "".join(line(family, of) for family, of in by_family(rows).items()) + line("sum", rows)
-        out += "\n## Goals\n\n" + "".join(f"- {'met' if met else 'not met'}: {goal}\n" for goal, met in goals(rows))
-        out += "\n## Pairs\n\n" + HEAD.replace("| family |", "| package |")
-        out += "".join(
-            line(f"{row.family} {row.package}" + (" (tuned on)" if row.tuned else ""), [row]) for row in rows
-        )
+        effort, of = next(iter(efforts.items()))
+        out += f"## Pairs at {effort}\n\n" + HEAD.replace("| family |", "| package |")
+        out += "".join(line(f"{row.family} {row.package}" + (" (tuned on)" if row.tuned else ""), [row]) for row in of)
     if results["failed"]:
         out += "\n## Not measured\n\n"
         out += "".join(f"- {row['family']} {row['package']}: {row['error']}\n" for row in results["failed"])

@@ -21,7 +21,7 @@ from cluster.postgres import Postgres, binaries
 from outside.clients import s3_client
 from outside.storage import stored
 
-from compressedbench.store import BINARY, BUCKET, DefaultServer
+from compressedbench.store import BINARY, EFFORTS, KEK, DefaultServer, bucket_of
 
 SETTLE_S_MAX = 600
 WORDS = [
@@ -90,17 +90,6 @@ for number in range(150):
         pdf.cell(0, 5, line, new_x="LMARGIN", new_y="NEXT")
 pdf.output(out)
 """
-
-
-class MadeServer(DefaultServer):
-    """One whose bucket has an effort of its own."""
-
-    effort = "auto"
-
-    def write_config(self) -> None:
-        super().write_config()
-        with self.config.open("a") as config:
-            config.write(f'\n[buckets."{BUCKET}"]\neffort = "{self.effort}"\n')
 
 
 Make = Callable[[Path, str], tuple[bytes, bytes]]
@@ -214,26 +203,25 @@ KINDS: dict[str, Make] = {
 def measured(kind: str, contents: tuple[bytes, bytes], binary: Path, effort: str) -> str:
     """A row: sizes, and what is stored of the second after `settle`, over the first."""
     with tempfile.TemporaryDirectory() as folder:
-        server = MadeServer(Path(folder), binary=binary)
-        server.effort = effort
-        first, second = stored_of(server, contents)
+        server = DefaultServer(Path(folder), environment={"DELTAWEIR_KEK": KEK}, binary=binary)
+        first, second = stored_of(server, bucket_of(effort), contents)
     shares = f"{first / len(contents[0]):.1%} | {second / len(contents[1]):.1%}"
     return f"| {kind} | {effort} | {len(contents[1]) / 1e6:.2f} MB | {shares} |"
 
 
-def stored_of(server: MadeServer, contents: tuple[bytes, bytes]) -> tuple[int, int]:
+def stored_of(server: DefaultServer, bucket: str, contents: tuple[bytes, bytes]) -> tuple[int, int]:
     """Stored bytes of both, which come back."""
     with server:
         s3 = s3_client(server.endpoint)
-        s3.create_bucket(Bucket=BUCKET)
+        s3.create_bucket(Bucket=bucket)
         for number, content in enumerate(contents):
-            s3.put_object(Bucket=BUCKET, Key=f"file-{number}", Body=content)
+            s3.put_object(Bucket=bucket, Key=f"file-{number}", Body=content)
             server.settle(SETTLE_S_MAX)
         server.drop_caches()
         for number, content in enumerate(contents):
-            if s3.get_object(Bucket=BUCKET, Key=f"file-{number}")["Body"].read() != content:
+            if s3.get_object(Bucket=bucket, Key=f"file-{number}")["Body"].read() != content:
                 raise ValueError("what was read back is not what was put")
-        first, second = (stored(s3, BUCKET, f"file-{number}").stored_bytes for number in range(2))
+        first, second = (stored(s3, bucket, f"file-{number}").stored_bytes for number in range(2))
         return first, second
 
 
@@ -241,7 +229,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=Path, action="append")
     parser.add_argument("--kinds", nargs="*", default=list(KINDS))
-    parser.add_argument("--efforts", nargs="*", default=["auto", "high"])
+    parser.add_argument("--efforts", nargs="*", choices=EFFORTS, default=["auto", "high"])
     parser.add_argument("--python", default=sys.executable)
     asked = parser.parse_args()
     failed = 0

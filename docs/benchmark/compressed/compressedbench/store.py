@@ -1,14 +1,16 @@
 """Puts predecessor and successor of every drawn pair into a real server and measures what the store makes of them.
 
-python -m compressedbench.store [--seed N] [--families pypi …] [--packages protobuf …] [--all] [--binary FILE]
+python -m compressedbench.store [--efforts auto high …] [--families pypi …] [--packages protobuf …] [--all]
 
-One server with the settings it has by itself, one client. Raw values go to results/compressed/store.json, tables to
+One server with the settings it has by itself but for a bucket's effort, one client. Other programs are measured beside
+the first effort alone. Raw values go to results/compressed/store.json, tables to
 store.md. Exit code 1 when a pair could not be measured; it is named in the report all the same.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import os
 import subprocess
@@ -16,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from codecbench.codecs import PEERS, Peer
@@ -29,7 +32,10 @@ from compressedbench.figures import PEER_NAMES, RANGE_LEN, Pair, render
 from compressedbench.lists import SEED, Draw, draw
 
 BINARY = ROOT / "target" / "release" / "deltaweir"
-BUCKET = "releases"
+SEALED = "sealed"
+"""At effort `auto`, too, in an encrypted bucket."""
+EFFORTS = ("auto", "balanced", "high", SEALED)
+KEK = base64.b64encode(bytes(range(32))).decode()
 SETTLE_S_MAX = 1800
 PEER_S_MAX = 900
 READS = 3
@@ -37,8 +43,12 @@ READS = 3
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
+def bucket_of(effort: str) -> str:
+    return f"releases-{effort}"
+
+
 class DefaultServer(Server):
-    """A server that is told where to listen and where its data is, and nothing else."""
+    """A server that is told where to listen, where its data is and how hard each bucket tries, and nothing else."""
 
     def write_config(self) -> None:
         listen = {"listen": f"127.0.0.1:{self.port}", "admin_listen": f"127.0.0.1:{self.admin_port}"}
@@ -48,6 +58,12 @@ class DefaultServer(Server):
                 {
                     "server": listen | {"region": REGION, "storage_headers": True},
                     "storage": {"data": str(self.data)},
+                    **{
+                        f"buckets.{bucket_of(effort)}": {"encryption": "aes256"}
+                        if effort == SEALED
+                        else {"effort": effort}
+                        for effort in EFFORTS
+                    },
                 }
             )
         )
@@ -79,20 +95,21 @@ def reads(server: Server, read: Callable[[], object]) -> tuple[float, float]:
     return min(cold), min(warm)
 
 
-def measured(server: DefaultServer, s3: S3Client, one: Draw, files: tuple[Path, Path]) -> Pair:
-    """One pair: put, settled, put, settled, read back and compared."""
+def measured(server: DefaultServer, s3: S3Client, effort: str, one: Draw, files: tuple[Path, Path]) -> Pair:
+    """One pair at one effort: put, settled, put, settled, read back and compared."""
+    bucket = bucket_of(effort)
     keys = [f"{one.family}/{one.package.replace('/', '_')}/{file.name}" for file in files]
     contents = [file.read_bytes() for file in files]
 
     def put(number: int) -> float:
-        return seconds(lambda: s3.put_object(Bucket=BUCKET, Key=keys[number], Body=contents[number]))
+        return seconds(lambda: s3.put_object(Bucket=bucket, Key=keys[number], Body=contents[number]))
 
     def body(number: int) -> bytes:
-        content: bytes = s3.get_object(Bucket=BUCKET, Key=keys[number])["Body"].read()
+        content: bytes = s3.get_object(Bucket=bucket, Key=keys[number])["Body"].read()
         return content
 
     def tail() -> bytes:
-        last: bytes = s3.get_object(Bucket=BUCKET, Key=keys[1], Range=f"bytes=-{RANGE_LEN}")["Body"].read()
+        last: bytes = s3.get_object(Bucket=bucket, Key=keys[1], Range=f"bytes=-{RANGE_LEN}")["Body"].read()
         return last
 
     put(0)
@@ -105,8 +122,9 @@ def measured(server: DefaultServer, s3: S3Client, one: Draw, files: tuple[Path, 
     plain_cold_s, plain_warm_s = reads(server, lambda: body(0))
     get_cold_s, get_warm_s = reads(server, lambda: body(1))
     range_cold_s, range_warm_s = reads(server, tail)
-    first, second = (stored(s3, BUCKET, key) for key in keys)
+    first, second = (stored(s3, bucket, key) for key in keys)
     return Pair(
+        effort=effort,
         family=one.family,
         package=one.package,
         tuned=one.tuned,
@@ -123,7 +141,6 @@ def measured(server: DefaultServer, s3: S3Client, one: Draw, files: tuple[Path, 
         get_warm_s=get_warm_s,
         range_cold_s=range_cold_s,
         range_warm_s=range_warm_s,
-        peers={peer.name: beside(peer, files) for peer in PEERS if peer.name in PEER_NAMES and peer.available},
     )
 
 
@@ -145,6 +162,7 @@ def beside(peer: Peer, files: tuple[Path, Path]) -> int | None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--efforts", nargs="+", choices=EFFORTS, default=["auto"])
     parser.add_argument("--families", nargs="*", default=[])
     parser.add_argument("--packages", nargs="*", default=[])
     parser.add_argument("--all", action="store_true", help="the part that was tuned on, too")
@@ -153,16 +171,24 @@ def main() -> int:
     asked = parser.parse_args()
     print(f"seed {asked.seed}, {asked.binary.parent.name} build")
     pairs, failed = [], []
-    with tempfile.TemporaryDirectory() as folder, DefaultServer(Path(folder), binary=asked.binary.resolve()) as server:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        DefaultServer(Path(folder), environment={"DELTAWEIR_KEK": KEK}, binary=asked.binary.resolve()) as server,
+    ):
         s3 = s3_client(server.endpoint)
-        s3.create_bucket(Bucket=BUCKET)
+        for effort in asked.efforts:
+            s3.create_bucket(Bucket=bucket_of(effort))
         for one in draw(asked.seed):
             is_asked = (asked.all or not one.tuned) and (not asked.families or one.family in asked.families)
             if not is_asked or (asked.packages and one.package not in asked.packages):
                 continue
             try:
-                pairs.append(measured(server, s3, one, pair(one, DATA)))
-                print(f"{one.family} {one.package}: {pairs[-1].stored_bytes} of {pairs[-1].target_bytes}", flush=True)
+                files = pair(one, DATA)
+                found = [measured(server, s3, effort, one, files) for effort in asked.efforts]
+                peers = {peer.name: beside(peer, files) for peer in PEERS if peer.name in PEER_NAMES and peer.available}
+                pairs += [replace(found[0], peers=peers), *found[1:]]
+                sizes = ", ".join(f"{of.effort} {of.stored_bytes}" for of in found)
+                print(f"{one.family} {one.package}: {sizes} of {found[0].target_bytes}", flush=True)
             except (OSError, ValueError, AssertionError, subprocess.SubprocessError, StopIteration) as error:
                 failed.append({"family": one.family, "package": one.package, "error": type(error).__name__})
                 print(f"{one.family} {one.package}: {type(error).__name__}: {error}"[:300], flush=True)
