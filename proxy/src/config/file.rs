@@ -12,6 +12,7 @@ mod traces;
 
 use super::{
     error::ConfigError,
+    machine::MachineMemory,
     values::{ByteSize, Interval, SecretText, without_password},
 };
 use access_log::AccessLog;
@@ -280,7 +281,7 @@ pub(super) struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            memory_bytes_max: ByteSize(1 << 30),
+            memory_bytes_max: ByteSize(MachineMemory::found().default_budget()),
             spool_bytes_max: ByteSize(16 << 30),
             connections_max: 4096,
             connections_per_peer_max: None,

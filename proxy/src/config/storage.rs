@@ -1,6 +1,6 @@
 //! The engine's part of the configuration: storage, limits and jobs.
 
-use super::{error::ConfigError, modes::Holds, named_keys::NamedKeys, reader::Reader};
+use super::{error::ConfigError, machine::MEMORY_BYTES_MIN, modes::Holds, named_keys::NamedKeys, reader::Reader};
 use engine::{
     AnchorPlace, BucketSettings, ConvertConfig, Encryption, EngineConfig, FAN_IN_MAX, SafetyConfig, ScrubConfig,
     keyring_file,
@@ -15,9 +15,6 @@ const STORE: &str = "store:";
 /// Where an anchor's documents lie in a store, when nobody says it.
 const ANCHOR_PREFIX: &str = "deltaweir-anchor";
 const ANCHOR_PREFIX_LEN_MAX: usize = 100;
-
-/// Less than this cannot hold one upload's base window and one segment's work.
-const MEMORY_BYTES_MIN: u64 = 64 << 20;
 
 impl Reader<'_> {
     pub(super) fn engine(&self, kms_keys: NamedKeys) -> Result<EngineConfig, ConfigError> {

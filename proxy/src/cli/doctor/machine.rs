@@ -6,6 +6,7 @@ use crate::{
         print::bytes,
         serve::{connections_within, descriptors_max},
     },
+    config::MachineMemory,
     stores::BackendConfig,
 };
 use rustix::{
@@ -26,16 +27,14 @@ const FREE_INODES_MIN: u64 = 10_000;
 
 /// The budget against the memory that there is.
 pub(super) fn memory(budget: u64) -> Check {
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
-    let group = group_limit(Path::new("/sys/fs/cgroup"), &own);
-    judge_memory(budget, machine, group)
+    judge_memory(budget, MachineMemory::found())
 }
 
-fn judge_memory(budget: u64, machine: Option<u64>, group: Option<u64>) -> Check {
+fn judge_memory(budget: u64, memory: MachineMemory) -> Check {
+    let MachineMemory { machine, group } = memory;
     let is_groups = machine.is_none_or(|machine| group.is_some_and(|group| group < machine));
     let whose = if is_groups { "this cgroup" } else { "this machine" };
-    let Some(limit) = [machine, group].into_iter().flatten().min() else {
+    let Some(limit) = memory.limit() else {
         return Check::ok("memory", format!("limits.memory_bytes_max is {}", bytes(budget)));
     };
     let said = format!("limits.memory_bytes_max is {}, {whose} has {}", bytes(budget), bytes(limit));
@@ -47,26 +46,6 @@ fn judge_memory(budget: u64, machine: Option<u64>, group: Option<u64>) -> Check 
         _ if budget > fitting => Check::warning("memory", said, remedy),
         _ => Check::ok("memory", said),
     }
-}
-
-/// `MemTotal` in bytes.
-fn total(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
-}
-
-/// The least limit of a process's group and those above it; `None` where there is none. `own` is
-/// `/proc/self/cgroup`.
-fn group_limit(root: &Path, own: &str) -> Option<u64> {
-    let limit = |file: PathBuf| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
-    let unified = own.lines().find_map(|line| line.strip_prefix("0::/"));
-    let group = root.join(unified.unwrap_or_default());
-    let groups = group.ancestors().take_while(|group| group.starts_with(root));
-    let second = groups.filter_map(|group| limit(group.join("memory.max"))).min();
-    // Version 1 has a tree for each resource.
-    let first = own.lines().find_map(|line| line.split_once(":memory:/").map(|(_, path)| path));
-    let first = first.and_then(|path| limit(root.join("memory").join(path).join("memory.limit_in_bytes")));
-    [second, first].into_iter().flatten().min()
 }
 
 /// Whether as many connections as are wanted get descriptors.
@@ -217,7 +196,7 @@ mod tests {
     #[test]
     fn the_budget_is_held_against_the_smaller_of_machine_and_group() {
         let judged = |budget, machine, group| {
-            let check = judge_memory(budget, machine, group);
+            let check = judge_memory(budget, MachineMemory { machine, group });
             (check.state, check.detail.contains("this cgroup"))
         };
         assert_eq!(judged(GIB, Some(8 * GIB), None), (State::Ok, false));
@@ -225,24 +204,8 @@ mod tests {
         assert_eq!(judged(7 * GIB, Some(8 * GIB), Some(64 * GIB)), (State::Warning, false));
         assert_eq!(judged(GIB, None, Some(2 * GIB)), (State::Ok, true));
         assert_eq!(judged(GIB, None, None).0, State::Ok);
-        assert!(judge_memory(GIB, Some(GIB), None).remedy.contains("at most 768MiB"));
-    }
-
-    #[test]
-    fn a_groups_limit_is_the_least_of_its_own_and_those_above_it() {
-        let root = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        write("a/memory.max", "1000\n");
-        write("a/b/memory.max", "max\n");
-        assert_eq!(group_limit(root.path(), "0::/a/b\n"), Some(1000));
-        assert_eq!(group_limit(root.path(), "0::/\n"), None);
-        write("memory/c/memory.limit_in_bytes", "77\n");
-        assert_eq!(group_limit(root.path(), "3:cpu:/x\n9:memory:/c\n"), Some(77));
-        assert_eq!(total("MemFree: 1 kB\nMemTotal:   2048 kB\n"), Some(2 << 20));
+        let tight = judge_memory(GIB, MachineMemory { machine: Some(GIB), group: None });
+        assert!(tight.remedy.contains("at most 768MiB"));
     }
 
     #[test]
