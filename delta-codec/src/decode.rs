@@ -5,7 +5,9 @@ use std::ops::Range;
 
 use crate::context::{self, Region};
 use crate::error::DecodeError;
-use crate::format::{FORM_COPY, FORM_PREDICTED, FORM_STREAMS, FORM_WORDS, SAME_DIAGONAL_LITERAL, SAME_DIAGONAL_SUB};
+use crate::format::{
+    FORM_COPY, FORM_PREDICTED, FORM_PREDICTED_ARM64, FORM_STREAMS, FORM_WORDS, SAME_DIAGONAL_LITERAL, SAME_DIAGONAL_SUB,
+};
 use crate::instruction::{BYTES_PER_COPY_MIN, Gap, Instruction, place};
 use crate::pieces::Pieces;
 use crate::predict::{MovedReferences, PackedReferences};
@@ -63,7 +65,7 @@ pub(crate) enum Parsed<'a> {
     Streams(Streams<'a>),
 }
 
-/// The body of forms 1, 2 and 3.
+/// The body of forms 1 to 4.
 #[derive(Debug)]
 pub(crate) struct Streams<'a> {
     pub(crate) copies: usize,
@@ -100,7 +102,7 @@ pub(crate) fn parse(delta: &[u8], target_len: usize) -> Result<Parsed<'_>, Decod
     let mut reader = Reader::new(delta);
     let parsed = match reader.byte()? {
         FORM_COPY => Parsed::Copy { source: reader.number()? as usize },
-        form @ (FORM_STREAMS | FORM_WORDS | FORM_PREDICTED) => {
+        form @ (FORM_STREAMS | FORM_WORDS | FORM_PREDICTED | FORM_PREDICTED_ARM64) => {
             Parsed::Streams(parse_streams(&mut reader, target_len, form)?)
         }
         _ => return Err(DecodeError("an unknown form")),
@@ -120,15 +122,15 @@ fn parse_streams<'a>(reader: &mut Reader<'a>, target_len: usize, form: u8) -> Re
         copy_lengths: stream::read(reader, instructions_max)?,
         diagonals: stream::read(reader, instructions_max)?,
         predictor: match form {
-            FORM_PREDICTED => Some(Box::new(PackedReferences::read(reader, target_len)?)),
+            FORM_PREDICTED | FORM_PREDICTED_ARM64 => Some(Box::new(PackedReferences::read(reader, target_len, form)?)),
             _ => None,
         },
         differences: match form {
-            FORM_WORDS | FORM_PREDICTED => Differences::Words {
+            FORM_STREAMS => Differences::Sub(stream::read(reader, target_len)?),
+            _ => Differences::Words {
                 distances: stream::read(reader, target_len)?,
                 words: stream::read(reader, target_len)?,
             },
-            _ => Differences::Sub(stream::read(reader, target_len)?),
         },
         literals: stream::read(reader, target_len)?,
     };

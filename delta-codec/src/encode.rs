@@ -6,10 +6,10 @@ use crate::compare::{self, EqualMask, Scan};
 use crate::context::{self, Region};
 use crate::effort::{Effort, Tuning};
 use crate::footprint::{BaseRange, Footprint, FootprintLimits, WindowUnit, layout_fits};
-use crate::format::{FORM_COPY, FORM_PREDICTED, FORM_STREAMS, FORM_WORDS, SAME_DIAGONAL_LITERAL, SAME_DIAGONAL_SUB};
+use crate::format::{FORM_COPY, FORM_STREAMS, FORM_WORDS, SAME_DIAGONAL_LITERAL, SAME_DIAGONAL_SUB};
 use crate::index::BaseIndex;
-use crate::instruction::{BYTES_PER_COPY_MIN, Gap, Instruction, Placed, join_sub_runs, place};
-use crate::learn::{self, SubRun};
+use crate::instruction::{BYTES_PER_COPY_MIN, Gap, Instruction, Placed, SubRun, join_sub_runs, place};
+use crate::learn;
 use crate::matcher;
 use crate::predict::MovedReferences;
 use crate::room;
@@ -164,9 +164,13 @@ impl Encoder {
         let (streams, zstd, copies) = (&mut self.streams, &mut self.zstd, self.instructions.len());
         streams.start_literals(&source, tuning.context);
         let start = out.len();
-        let predicted = tuning.predict && streams.learn(&source) && streams.fill_words(&source, FORM_PREDICTED);
+        let mut predicted = tuning.predict && streams.learn(&source);
         if predicted {
-            streams.write(FORM_PREDICTED, copies, tuning, zstd, out);
+            let form = streams.predictor.form();
+            predicted = streams.fill_words(&source, form);
+            if predicted {
+                streams.write(form, copies, tuning, zstd, out);
+            }
         }
         let predicted_len = out.len() - start;
         let form = match streams.fill_words(&source, FORM_WORDS) {
@@ -244,8 +248,8 @@ impl Scan for Fill<'_> {
                 Gap::None => {}
                 Gap::Literal => streams.literals.extend_from_slice(&target[placed.gap_start..placed.copy_start]),
                 Gap::Sub if form == FORM_WORDS => more = streams.push_words(mask, &source, &placed),
-                Gap::Sub if form == FORM_PREDICTED => streams.push_predicted(mask, &source, &placed),
-                Gap::Sub => streams.push_sub(&source, &placed),
+                Gap::Sub if form == FORM_STREAMS => streams.push_sub(&source, &placed),
+                Gap::Sub => streams.push_predicted(mask, &source, &placed),
             }
             // Positions are below 2^28 (target, window), so the difference of two diagonals fits.
             let here = placed.source as i32 - placed.copy_start as i32;
@@ -310,7 +314,7 @@ impl Streams {
 
     /// Learns how references moved. True when predicting them may pay.
     fn learn(&mut self, source: &Source<'_>) -> bool {
-        learn::learn(&mut self.predictor, seams(&source.footprint.ranges()), source.target.len(), |visit| {
+        learn::learn(&mut self.predictor, seams(&source.footprint.ranges()), source.target, |visit| {
             source.sub_runs(visit)
         })
     }
@@ -329,7 +333,7 @@ impl Streams {
         for plain in [&self.gap_lengths, &self.copy_lengths, &self.diagonals] {
             stream::write(plain, &[], instructions, zstd, out);
         }
-        if form == FORM_PREDICTED {
+        if !matches!(form, FORM_STREAMS | FORM_WORDS) {
             self.predictor.write(instructions, zstd, out);
         }
         if form == FORM_STREAMS {

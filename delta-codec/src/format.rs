@@ -10,9 +10,16 @@ pub(crate) const FORM_WORDS: u8 = 2;
 /// The form byte of a delta as before whose sub runs count from predicted references. Part of the
 /// format.
 pub(crate) const FORM_PREDICTED: u8 = 3;
+/// The form byte of a delta as before in which some references are those of AArch64 code. Part of
+/// the format.
+pub(crate) const FORM_PREDICTED_ARM64: u8 = 4;
 
 /// In the diagonals: the same diagonal as before, and the gap is a sub run. Part of the format
 /// (docs/format/delta-v1.md §4).
 pub(crate) const SAME_DIAGONAL_SUB: u32 = 0;
 /// In the diagonals: the same diagonal as before, and the gap is literal. Part of the format.
 pub(crate) const SAME_DIAGONAL_LITERAL: u32 = 1;
+
+/// How far a relative reference reaches, both ways, to be predicted. Part of the format
+/// (docs/format/delta-v1.md §5.1).
+pub(crate) const REACH: i32 = 1 << 28;

@@ -67,6 +67,15 @@ impl Placed {
     }
 }
 
+/// A sub run: its places, and both sides of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SubRun<'a> {
+    pub(crate) source: usize,
+    pub(crate) at: usize,
+    pub(crate) base: &'a [u8],
+    pub(crate) target: &'a [u8],
+}
+
 /// Walks a list of instructions and says where each stands.
 pub(crate) fn place(instructions: &[Instruction]) -> impl Iterator<Item = Placed> + '_ {
     let mut at = 0usize;

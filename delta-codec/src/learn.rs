@@ -1,7 +1,10 @@
 //! What references are predicted from, learned from a segment and its base. A choice of the
 //! encoder; nothing here is part of the format.
 
-use crate::predict::{BLOCK_LEN, BYTES_PER_KNOT_MIN, Field, Knot, MovedReferences, SHIFT_MAX, kind};
+use crate::arm64::Pages;
+use crate::instruction::SubRun;
+use crate::predict::{BLOCK_LEN, BYTES_PER_KNOT_MIN, Knot, MovedReference, MovedReferences, SHIFT_MAX, kind};
+use crate::recognise;
 
 /// What a wrong prediction costs beside …
 const MISS_COST: u32 = 10;
@@ -20,15 +23,6 @@ const SAVED_SHARE: usize = 16;
 const SAVED_PER_KNOT: usize = 6;
 const SAVED_MIN: usize = 128;
 
-/// A sub run: its places, and both sides of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SubRun<'a> {
-    pub(crate) source: usize,
-    pub(crate) at: usize,
-    pub(crate) base: &'a [u8],
-    pub(crate) target: &'a [u8],
-}
-
 /// "A reference to `address` says that it moved by `shift`."
 #[derive(Clone, Copy, Debug)]
 struct Vote {
@@ -42,48 +36,88 @@ struct Vote {
 pub(crate) fn learn(
     predictor: &mut MovedReferences,
     seams: Vec<(usize, usize)>,
-    target_len: usize,
+    target: &[u8],
     mut each: impl FnMut(&mut dyn FnMut(SubRun<'_>)),
 ) -> bool {
     predictor.clear();
     predictor.seams = seams;
-    choose_kinds(predictor, target_len, &mut each);
+    if let Some(blocks) = recognise::arm64_blocks(target) {
+        predictor.pages = blocks.find_pages(predictor, &mut each);
+        if learn_with(predictor, &blocks.is_code, target.len(), &mut each) && predictor.kinds.contains(&kind::ARM64) {
+            return true;
+        }
+        predictor.pages = Pages::default();
+    }
+    learn_with(predictor, &[], target.len(), &mut each)
+}
+
+/// Learns with AArch64 code in the blocks that `is_arm64` says.
+fn learn_with(
+    predictor: &mut MovedReferences,
+    is_arm64: &[bool],
+    target_len: usize,
+    each: &mut impl FnMut(&mut dyn FnMut(SubRun<'_>)),
+) -> bool {
+    choose_kinds(predictor, is_arm64, target_len, each);
     if predictor.kinds.iter().all(|&kind| kind == kind::PLAIN) {
         return false;
     }
     let (mut near, mut far) = (Vec::new(), Vec::new());
     let mut scratch = Vec::new();
     each(&mut |run| {
-        let moved = (predictor.origin(run.source) as i32).wrapping_sub(run.at as i32);
-        walk(predictor, &run, &mut scratch, |kind, field, value| {
-            let change = value.wrapping_sub(field.value) as i32;
-            let (votes, moved) = if kind == kind::CODE { (&mut near, moved) } else { (&mut far, 0) };
-            let shift = change.wrapping_sub(moved);
-            if shift.unsigned_abs() < SHIFT_MAX {
-                votes.push(Vote { address: field.address, shift, changed: change != 0 });
+        walk(predictor, &run, &mut scratch, |_, is_near, vote| {
+            if vote.shift.unsigned_abs() < SHIFT_MAX {
+                if is_near { near.push(vote) } else { far.push(vote) }
             }
         });
     });
     let knots_max = target_len / BYTES_PER_KNOT_MIN;
     predictor.near = knots(&mut near, NEAR_KNOT_COST, knots_max);
     predictor.far = knots(&mut far, FAR_KNOT_COST, knots_max);
-    keep_what_helps(predictor, &mut each)
+    keep_what_helps(predictor, each)
 }
 
-/// Visits the fields of a run with what the target has in their places.
-fn walk(predictor: &MovedReferences, run: &SubRun<'_>, scratch: &mut Vec<u8>, mut visit: impl FnMut(u8, Field, u32)) {
+/// Visits the references of a run: where each stands in it, whether it is a relative one, and what
+/// the target says about it.
+fn walk(
+    predictor: &MovedReferences,
+    run: &SubRun<'_>,
+    scratch: &mut Vec<u8>,
+    mut visit: impl FnMut(usize, bool, Vote),
+) {
     scratch.clear();
     scratch.extend_from_slice(run.base);
-    predictor.walk(scratch, run.source, run.at, |_, kind, field| {
+    let place = predictor.place(run.source, run.at);
+    let moved = (place.origin as i32).wrapping_sub(run.at as i32);
+    predictor.walk(scratch, run.source, run.at, |base, reference| {
+        let (field, is_near, moved) = match reference {
+            MovedReference::Near(field) => (field, true, moved),
+            MovedReference::Far(field) => (field, false, 0),
+            MovedReference::Code(code) => {
+                if let Some((shift, changed)) = code.moved(base, run.target, place)
+                    && let Ok(shift) = i32::try_from(shift)
+                {
+                    visit(code.at, true, Vote { address: code.near(), shift, changed });
+                }
+                return false;
+            }
+        };
         if let Some(bytes) = run.target.get(field.at..).and_then(<[u8]>::first_chunk::<4>) {
-            visit(kind, field, u32::from_le_bytes(*bytes));
+            let change = u32::from_le_bytes(*bytes).wrapping_sub(field.value) as i32;
+            let shift = change.wrapping_sub(moved);
+            visit(field.at, is_near, Vote { address: field.address, shift, changed: change != 0 });
         }
         false
     });
 }
 
 /// Gives each block the kind whose references change most as one.
-fn choose_kinds(predictor: &mut MovedReferences, target_len: usize, each: &mut impl FnMut(&mut dyn FnMut(SubRun<'_>))) {
+fn choose_kinds(
+    predictor: &mut MovedReferences,
+    is_arm64: &[bool],
+    target_len: usize,
+    each: &mut impl FnMut(&mut dyn FnMut(SubRun<'_>)),
+) {
     let blocks = target_len.div_ceil(BLOCK_LEN);
     let mut changes = [(); 3].map(|()| vec![0u32; blocks]);
     let mut scratch = Vec::new();
@@ -91,8 +125,8 @@ fn choose_kinds(predictor: &mut MovedReferences, target_len: usize, each: &mut i
         predictor.kinds.clear();
         predictor.kinds.resize(blocks, kind);
         each(&mut |run| {
-            walk(predictor, &run, &mut scratch, |_, field, value| {
-                changes[(run.at + field.at) / BLOCK_LEN] += u32::from(value != field.value);
+            walk(predictor, &run, &mut scratch, |at, _, vote| {
+                changes[(run.at + at) / BLOCK_LEN] += u32::from(vote.changed);
             });
         });
     }
@@ -100,6 +134,7 @@ fn choose_kinds(predictor: &mut MovedReferences, target_len: usize, each: &mut i
     for (block, kind) in predictor.kinds.iter_mut().enumerate() {
         let (code, pointers, offsets) = (code[block], pointers[block], offsets[block]);
         *kind = match () {
+            () if is_arm64.get(block) == Some(&true) => kind::ARM64,
             () if code.max(offsets) < BLOCK_CHANGES_MIN => kind::PLAIN,
             () if 2 * code >= offsets => kind::CODE,
             () if 4 * pointers >= 3 * offsets => kind::POINTERS,

@@ -16,6 +16,7 @@
 //! The format is `docs/format/delta-v1.md`; the document rules, this crate follows.
 
 mod across;
+mod arm64;
 mod compare;
 mod context;
 mod decode;
@@ -37,6 +38,7 @@ mod pieces;
 pub mod planes;
 mod predict;
 mod prefetch;
+mod recognise;
 mod room;
 pub mod sketch;
 mod stream;

@@ -1,9 +1,11 @@
-//! References in sub runs, predicted (docs/format/delta-v1.md §6): where code moved, a relative
+//! References in sub runs, predicted (docs/format/delta-v1.md §5.1): where code moved, a relative
 //! branch or a pointer changes by how far its own place and the place it means have moved. A few
 //! numbers, the *knots*, say that for whole stretches of addresses.
 
 use crate::FOOTPRINT_LEN_MAX;
+use crate::arm64::{self, CodeReference, PAGE_LEN, Pages, RunPlace};
 use crate::error::DecodeError;
+use crate::format::{FORM_PREDICTED, FORM_PREDICTED_ARM64, REACH};
 use crate::stream::{self, Packed};
 use crate::varint::{self, Reader, unzigzag, zigzag};
 use crate::zstd::{Compressor, Decompressor, Settings};
@@ -18,8 +20,6 @@ const SEAMS_MAX: usize = 15;
 const LEFT_OUT_MAX: usize = 1 << 27;
 /// Most bytes of a number about a knot.
 const NUMBER_LEN_MAX: usize = 5;
-/// How far a relative reference reaches, both ways. Part of the format.
-pub(crate) const REACH: i32 = 1 << 28;
 
 /// The encoder knows no larger shifts: the change from one to the next has a code.
 pub(crate) const SHIFT_MAX: u32 = 1 << 30;
@@ -34,6 +34,8 @@ pub(crate) mod kind {
     pub(crate) const POINTERS: u8 = 2;
     /// Addresses of four bytes.
     pub(crate) const OFFSETS: u8 = 3;
+    /// AArch64 code; in form 4.
+    pub(crate) const ARM64: u8 = 4;
 }
 
 /// "From `start` on, addresses have moved by `shift`", or nothing is known about them.
@@ -55,6 +57,8 @@ pub(crate) struct MovedReferences {
     /// Where the footprint leaves out bytes of the base: positions in it, ascending, and how many
     /// bytes are missing up to there.
     pub(crate) seams: Vec<(usize, usize)>,
+    /// Where pages of memory begin, for AArch64 code.
+    pub(crate) pages: Pages,
 }
 
 impl MovedReferences {
@@ -68,6 +72,17 @@ impl MovedReferences {
 
 /// A reference that a kind of block may hold.
 #[derive(Clone, Copy, Debug)]
+pub(crate) enum MovedReference {
+    /// Relative to its own place.
+    Near(Field),
+    /// An address.
+    Far(Field),
+    /// In AArch64 code.
+    Code(CodeReference),
+}
+
+/// A reference that is a number of four bytes.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Field {
     /// Where its four bytes begin in the run.
     pub(crate) at: usize,
@@ -79,6 +94,8 @@ pub(crate) struct Field {
 /// The streams of a predictor, packed.
 #[derive(Debug)]
 pub(crate) struct PackedReferences<'a> {
+    kind_max: u8,
+    pages: Pages,
     seams: Vec<(usize, usize)>,
     near: usize,
     far: usize,
@@ -93,6 +110,17 @@ impl MovedReferences {
         self.near.clear();
         self.far.clear();
         self.seams.clear();
+        self.pages = Pages::default();
+    }
+
+    /// The form that has room for all kinds of blocks.
+    pub(crate) fn form(&self) -> u8 {
+        if self.kinds.contains(&kind::ARM64) { FORM_PREDICTED_ARM64 } else { FORM_PREDICTED }
+    }
+
+    /// Where a run of base bytes lies in base and target.
+    pub(crate) fn place(&self, source: usize, at: usize) -> RunPlace {
+        RunPlace { origin: self.origin(source), at, pages: self.pages }
     }
 
     /// Where a run that begins at `source` in the footprint begins in the base.
@@ -104,9 +132,16 @@ impl MovedReferences {
     /// Makes the base bytes of a sub run what they should be in the target. `source` and `at` are
     /// the run's places in footprint and target.
     pub(crate) fn apply(&self, run: &mut [u8], source: usize, at: usize) {
-        let moved = (self.origin(source) as i32).wrapping_sub(at as i32);
-        self.walk(run, source, at, |run, kind, field| {
-            let (knots, moved) = if kind == kind::CODE { (&self.near, moved) } else { (&self.far, 0) };
+        let place = self.place(source, at);
+        let moved = (place.origin as i32).wrapping_sub(at as i32);
+        self.walk(run, source, at, |run, reference| {
+            let (knots, field, moved) = match reference {
+                MovedReference::Near(field) => (&self.near, field, moved),
+                MovedReference::Far(field) => (&self.far, field, 0),
+                MovedReference::Code(code) => {
+                    return shift_at(&self.near, code.near()).is_some_and(|shift| code.redirect(run, place, shift));
+                }
+            };
             let Some(shift) = shift_at(knots, field.address) else { return false };
             let value = field.value.wrapping_add_signed(shift.wrapping_add(moved));
             run[field.at..field.at + 4].copy_from_slice(&value.to_le_bytes());
@@ -114,25 +149,26 @@ impl MovedReferences {
         });
     }
 
-    /// Calls `visit` with each field that the kinds of the blocks allow. When it returns true the
-    /// field is taken: the next one begins behind it.
+    /// Calls `visit` with each reference that the kinds of the blocks allow. When it returns true
+    /// the reference is taken: the next one begins behind it.
     #[inline(always)]
     pub(crate) fn walk(
         &self,
         run: &mut [u8],
         source: usize,
         at: usize,
-        mut visit: impl FnMut(&mut [u8], u8, Field) -> bool,
+        mut visit: impl FnMut(&mut [u8], MovedReference) -> bool,
     ) {
-        let origin = self.origin(source);
+        let place = self.place(source, at);
         let mut next = 0;
         while next < run.len() {
             let block = (at + next) / BLOCK_LEN;
             let end = ((block + 1) * BLOCK_LEN - at).min(run.len());
             next = match self.kinds[block] {
-                kind::CODE => walk_code(run, next, end, origin, &mut visit),
-                kind::POINTERS => walk_aligned::<8>(run, next, end, source, kind::POINTERS, &mut visit),
-                kind::OFFSETS => walk_aligned::<4>(run, next, end, source, kind::OFFSETS, &mut visit),
+                kind::CODE => walk_code(run, next, end, place.origin, &mut visit),
+                kind::POINTERS => walk_aligned::<8>(run, next, end, source, &mut visit),
+                kind::OFFSETS => walk_aligned::<4>(run, next, end, source, &mut visit),
+                kind::ARM64 => arm64::walk(run, next, end, place, |run, code| visit(run, MovedReference::Code(code))),
                 _ => end,
             };
         }
@@ -147,7 +183,7 @@ fn walk_code(
     mut next: usize,
     end: usize,
     origin: usize,
-    visit: &mut impl FnMut(&mut [u8], u8, Field) -> bool,
+    visit: &mut impl FnMut(&mut [u8], MovedReference) -> bool,
 ) -> usize {
     while next < end {
         let byte = run[next];
@@ -170,7 +206,7 @@ fn walk_code(
             continue;
         }
         let address = ((origin + at + 4) as u32).wrapping_add_signed(value).wrapping_add(REACH as u32);
-        if visit(run, kind::CODE, Field { at, value: value as u32, address }) {
+        if visit(run, MovedReference::Near(Field { at, value: value as u32, address })) {
             next = at + 4;
         }
     }
@@ -184,14 +220,13 @@ fn walk_aligned<const STEP: usize>(
     mut next: usize,
     end: usize,
     source: usize,
-    kind: u8,
-    visit: &mut impl FnMut(&mut [u8], u8, Field) -> bool,
+    visit: &mut impl FnMut(&mut [u8], MovedReference) -> bool,
 ) -> usize {
     next += (source + next).next_multiple_of(STEP) - (source + next);
     while next < end {
         let Some(bytes) = run.get(next..).and_then(<[u8]>::first_chunk::<4>) else { break };
         let value = u32::from_le_bytes(*bytes);
-        visit(run, kind, Field { at: next, value, address: value });
+        visit(run, MovedReference::Far(Field { at: next, value, address: value }));
         next += STEP;
     }
     next.max(end)
@@ -219,8 +254,13 @@ pub(crate) fn shift_at(knots: &[Knot], address: u32) -> Option<i32> {
 }
 
 impl MovedReferences {
-    /// Appends the seams, both numbers of knots and the three streams.
+    /// Appends the pages where the form has them, the seams, both numbers of knots and the three
+    /// streams.
     pub(crate) fn write(&self, settings: Settings, zstd: &mut Compressor, out: &mut Vec<u8>) {
+        if self.form() == FORM_PREDICTED_ARM64 {
+            varint::put(out, self.pages.base);
+            varint::put(out, self.pages.target);
+        }
         varint::put(out, self.seams.len() as u32);
         let mut last = (0, 0);
         for &(at, left_out) in &self.seams {
@@ -251,6 +291,14 @@ impl MovedReferences {
     }
 }
 
+fn read_pages(reader: &mut Reader<'_>) -> Result<Pages, DecodeError> {
+    let pages = Pages { base: reader.number()?, target: reader.number()? };
+    match (pages.base.max(pages.target) as usize) < PAGE_LEN {
+        true => Ok(pages),
+        false => Err(DecodeError("a place past the end of a page")),
+    }
+}
+
 fn read_seams(reader: &mut Reader<'_>) -> Result<Vec<(usize, usize)>, DecodeError> {
     let count = reader.number()? as usize;
     if count > SEAMS_MAX {
@@ -270,8 +318,12 @@ fn read_seams(reader: &mut Reader<'_>) -> Result<Vec<(usize, usize)>, DecodeErro
 }
 
 impl<'a> PackedReferences<'a> {
-    /// Reads the seams, both numbers of knots and the heads of the three streams.
-    pub(crate) fn read(reader: &mut Reader<'a>, target_len: usize) -> Result<Self, DecodeError> {
+    /// Reads what there is before the three streams, and their heads.
+    pub(crate) fn read(reader: &mut Reader<'a>, target_len: usize, form: u8) -> Result<Self, DecodeError> {
+        let (kind_max, pages) = match form {
+            FORM_PREDICTED_ARM64 => (kind::ARM64, read_pages(reader)?),
+            _ => (kind::OFFSETS, Pages::default()),
+        };
         let seams = read_seams(reader)?;
         let (near, far) = (reader.number()? as usize, reader.number()? as usize);
         if near.max(far) > target_len / BYTES_PER_KNOT_MIN {
@@ -280,6 +332,8 @@ impl<'a> PackedReferences<'a> {
         let blocks = target_len.div_ceil(BLOCK_LEN);
         let numbers_max = (near + far) * NUMBER_LEN_MAX;
         let packed = Self {
+            kind_max,
+            pages,
             seams,
             near,
             far,
@@ -305,9 +359,10 @@ impl<'a> PackedReferences<'a> {
         buffer: &mut Vec<u8>,
     ) -> Result<(), DecodeError> {
         into.clear();
+        into.pages = self.pages;
         into.seams.extend_from_slice(&self.seams);
         let kinds = self.kinds.unpack(&[], zstd, buffer)?;
-        if kinds.iter().any(|&kind| kind > kind::OFFSETS) {
+        if kinds.iter().any(|&kind| kind > self.kind_max) {
             return Err(DecodeError("a block of unknown kind"));
         }
         into.kinds.extend_from_slice(kinds);

@@ -29,9 +29,11 @@ BYTES_PER_KNOT_MIN = 64
 REACH = 1 << 28
 SEAMS_MAX = 15
 LEFT_OUT_MAX = 1 << 27
+PAGE_LEN = 4096
+HELD_FOR = 64
 
-COPY, STREAMS, WORDS, PREDICTED = range(4)
-PLAIN, CODE, POINTERS, OFFSETS = range(4)
+COPY, STREAMS, WORDS, PREDICTED, PREDICTED_ARM64 = range(5)
+PLAIN, CODE, POINTERS, OFFSETS, ARM64 = range(5)
 STORED, REPEATED, ZSTD, ZSTD_OVER_CONTEXT = range(4)
 
 
@@ -138,8 +140,10 @@ class SubWords:
 
 @dataclass(frozen=True)
 class Predictor:
-    """What form 3 says about references (§5.1)."""
+    """What forms 3 and 4 say about references (§5.1, §5.2)."""
 
+    base_page: int
+    target_page: int
     seams: list[tuple[int, int]]
     kinds: bytes
     near: list[tuple[int, int | None]]
@@ -154,6 +158,9 @@ class Predictor:
             kind = self.kinds[(at + i) // BLOCK_LEN]
             if kind == CODE:
                 i = self.code(run, i, origin, at)
+            elif kind == ARM64:
+                end = min((at + i) // BLOCK_LEN * BLOCK_LEN + BLOCK_LEN - at, len(run))
+                i = Arm64Block(self, run, origin, at).walk(i, end)
             elif kind in (POINTERS, OFFSETS):
                 i = self.address(run, i, source, 8 if kind == POINTERS else 4)
             else:
@@ -185,14 +192,109 @@ class Predictor:
         return i + step
 
 
+@dataclass
+class HeldPage:
+    """What a register holds: a page, where the ADRP stands that made it, and whether that is settled."""
+
+    page: int
+    made_at: int
+    settled: bool = False
+
+
+class Arm64Block:
+    """The walk through a block of kind 4 (§5.2)."""
+
+    def __init__(self, predictor: Predictor, run: bytearray, origin: int, at: int) -> None:
+        self.predictor, self.run, self.origin, self.at = predictor, run, origin, at
+        self.held: dict[int, HeldPage] = {}
+
+    def walk(self, i: int, end: int) -> int:
+        while i < end:
+            if (self.origin + i + self.predictor.base_page) % 4:
+                i += 1
+                continue
+            if i + 4 > len(self.run):
+                return len(self.run)
+            self.instruction(i, self.code(i))
+            i += 4
+        return i
+
+    def code(self, i: int) -> int:
+        return int.from_bytes(self.run[i : i + 4], "little")
+
+    def put(self, i: int, code: int) -> None:
+        self.run[i : i + 4] = code.to_bytes(4, "little")
+
+    def shift(self, address: int) -> int | None:
+        shift = shift_of(self.predictor.near, address + REACH)
+        return None if shift is None else signed(shift, 32)
+
+    def instruction(self, i: int, code: int) -> None:
+        if code & 0x7C000000 == 0x14000000:
+            address = self.origin + i + 4 * signed(code & 0x03FFFFFF, 26)
+            shift = self.shift(address)
+            if shift is not None and (address + shift - self.at - i) % 4 == 0:
+                distance = (address + shift - self.at - i) // 4
+                self.put(i, code & 0xFC000000 | distance % (1 << 26))
+        elif code & 0x9F000000 == 0x90000000:
+            number = signed((code >> 5 & 0x7FFFF) << 2 | code >> 29 & 3, 21)
+            place = self.origin + i + self.predictor.base_page
+            page = place - place % PAGE_LEN - self.predictor.base_page + PAGE_LEN * number
+            if code & 31 < 31:
+                self.held[code & 31] = HeldPage(page, i)
+        elif code & 0xFFC00000 == 0x91000000:
+            self.lower_bits(i, code, 0)
+        elif code & 0x3B000000 == 0x39000000:
+            self.lower_bits(i, code, 4 if code & 0xFF800000 == 0x3D800000 else code >> 30)
+
+    def lower_bits(self, i: int, code: int, scale: int) -> None:
+        register = code >> 5 & 31
+        if register not in self.held:
+            return
+        held = self.held[register]
+        if i - held.made_at > HELD_FOR:
+            del self.held[register]
+            return
+        low = (code >> 10 & 0xFFF) << scale
+        address = held.page + low
+        if low < PAGE_LEN and -REACH <= address - self.origin - i < REACH:
+            self.redirect(i, code, scale, address, held)
+        if code & 31 == register:
+            del self.held[register]
+
+    def redirect(self, i: int, code: int, scale: int, address: int, held: HeldPage) -> None:
+        shift = self.shift(address)
+        if shift is None:
+            return
+        target = address + shift + self.predictor.target_page
+        low = target % PAGE_LEN
+        if low % (1 << scale):
+            return
+        self.put(i, code & ~(0xFFF << 10) | low >> scale << 10)
+        if not held.settled:
+            here = self.at + held.made_at + self.predictor.target_page
+            number = (target // PAGE_LEN - here // PAGE_LEN) % (1 << 21)
+            self.put(held.made_at, self.code(held.made_at) & 0x9F00001F | (number & 3) << 29 | number >> 2 << 5)
+            held.settled = True
+
+
+def signed(value: int, bits: int) -> int:
+    """The lowest bits of a number in two's complement."""
+    value %= 1 << bits
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
 def shift_of(knots: list[tuple[int, int | None]], address: int) -> int | None:
     """What the last knot at or below an address says."""
     behind = bisect.bisect_right(knots, address, key=lambda knot: knot[0])
     return knots[behind - 1][1] if behind else None
 
 
-def read_predictor(reader: Reader, target_len: int) -> Predictor:
-    """Both tables and the kinds of the blocks (§5.1)."""
+def read_predictor(reader: Reader, form: int, target_len: int) -> Predictor:
+    """The pages of form 4, both tables and the kinds of the blocks (§5.1, §5.2)."""
+    pages = (reader.number(), reader.number()) if form == PREDICTED_ARM64 else (0, 0)
+    if max(pages) >= PAGE_LEN:
+        raise MalformedDeltaError("a place past the end of a page")
     seams: list[tuple[int, int]] = []
     place = 0
     count = reader.number()
@@ -209,13 +311,13 @@ def read_predictor(reader: Reader, target_len: int) -> Predictor:
     blocks = -(-target_len // BLOCK_LEN)
     packed = read_stream(reader, blocks), *(read_stream(reader, 5 * sum(counts)) for _ in range(2))
     kinds = packed[0].unpack()
-    if len(kinds) != blocks or max(kinds) > OFFSETS:
+    if len(kinds) != blocks or max(kinds) > (ARM64 if form == PREDICTED_ARM64 else OFFSETS):
         raise MalformedDeltaError("blocks without a kind, or with an unknown one")
     starts, shifts = (Reader(stream.unpack()) for stream in packed[1:])
     near, far = [read_knots(count, starts, shifts) for count in counts]
     if not (starts.at_end() and shifts.at_end()):
         raise MalformedDeltaError("more numbers than knots")
-    return Predictor(seams, kinds, near, far)
+    return Predictor(*pages, seams, kinds, near, far)
 
 
 def read_knots(count: int, starts: Reader, shifts: Reader) -> list[tuple[int, int | None]]:
@@ -373,18 +475,18 @@ def decode(footprint: bytes, delta: bytes, target_len: int) -> bytes:
         if source + target_len > len(footprint):
             raise MalformedDeltaError("a copy outside of the footprint")
         return footprint[source : source + target_len]
-    if form not in (STREAMS, WORDS, PREDICTED):
+    if form not in (STREAMS, WORDS, PREDICTED, PREDICTED_ARM64):
         raise MalformedDeltaError("an unknown form")
     return decode_streams(reader, form, footprint, target_len)
 
 
 def decode_streams(reader: Reader, form: int, footprint: bytes, target_len: int) -> bytes:
-    """The body of form 1, 2 or 3."""
+    """The body of forms 1 to 4."""
     count = reader.number()
     if count > target_len // BYTES_PER_COPY_MIN:
         raise MalformedDeltaError("more copies than the target has room for")
     instructions = [read_stream(reader, 4 * count) for _ in range(3)]
-    predictor = read_predictor(reader, target_len) if form == PREDICTED else None
+    predictor = read_predictor(reader, form, target_len) if form >= PREDICTED else None
     room = target_len
     if form != STREAMS:
         distances = read_stream(reader, room)

@@ -23,6 +23,8 @@ class Vector:
         words = self.header["footprint"].split(" ")
         if words == ["empty"]:
             return b""
+        if words[0] == "hex":
+            return bytes.fromhex(words[1])
         kind, seed, length = words
         assert kind == "lcg"
         return lcg(int(seed), int(length))

@@ -2,6 +2,7 @@
 
 use delta_codec::SEGMENT_LEN_MAX;
 
+use crate::arm64;
 use crate::kit::{
     DIAGONALS, DISTANCES, GAPS, Hand, LITERALS, Outside, References, SUB, WORDS, change, coded, frame, framed, number,
     raw_frame, stored,
@@ -10,7 +11,7 @@ use crate::{Expect, Footprint, Vector};
 
 const BASE: Footprint = Footprint::Lcg(1, 1000);
 
-fn vector(name: &'static str, about: &'static str, target_len: usize, delta: Vec<u8>) -> Vector {
+pub(crate) fn vector(name: &'static str, about: &'static str, target_len: usize, delta: Vec<u8>) -> Vector {
     Vector { name, about, footprint: BASE, delta, expect: Expect::Malformed { target_len } }
 }
 
@@ -41,7 +42,7 @@ fn with_literals(stream: Vec<u8>) -> Vec<u8> {
 }
 
 pub(crate) fn vectors() -> Vec<Vector> {
-    streams().into_iter().chain(words()).chain(predicted()).collect()
+    streams().into_iter().chain(words()).chain(predicted()).chain(arm64::bad()).collect()
 }
 
 /// Forms 0 and 1.
@@ -64,7 +65,7 @@ fn streams() -> Vec<Vector> {
         },
         // 2. Forms and ends.
         vector("delta_empty", "nothing at all", 10, vec![]),
-        vector("form_unknown", "form 4", 10, vec![4, 0]),
+        vector("form_unknown", "form 5", 10, vec![5, 0]),
         vector("form_copy_cut", "form 0 without a source", 10, vec![0]),
         vector("form_copy_with_tail", "a byte after form 0", 10, vec![0, 0, 0]),
         vector("form_streams_cut", "form 1 without a number of copies", 10, vec![1]),
@@ -505,29 +506,34 @@ fn over_missing_context() -> Vec<u8> {
     Hand { copies: vec![(0, 40, change(16))], ..Hand::default() }.with(LITERALS, framed(100, 2, &frame)).bytes()
 }
 
-fn without_last(bytes: &[u8], count: usize) -> Vec<u8> {
+pub(crate) fn without_last(bytes: &[u8], count: usize) -> Vec<u8> {
     bytes[..bytes.len() - count].to_vec()
 }
 
 /// `bytes` with the one at `at` replaced.
-fn replaced(bytes: &[u8], at: usize, by: &[u8]) -> Vec<u8> {
+pub(crate) fn replaced(bytes: &[u8], at: usize, by: &[u8]) -> Vec<u8> {
     [&bytes[..at], by, &bytes[at + 1..]].concat()
 }
 
 /// A delta of form 3 that would decode to 140 bytes: copy 16, a sub run of 100, copy 20, literals
 /// 4.
-fn with_references(predictor: Vec<u8>) -> Vec<u8> {
+pub(crate) fn with_references(predictor: Vec<u8>) -> Vec<u8> {
+    of_form(false, predictor)
+}
+
+pub(crate) fn of_form(is_form_4: bool, predictor: Vec<u8>) -> Vec<u8> {
     Hand {
         literals: b"tail".to_vec(),
         predictor: Some(predictor),
+        is_form_4,
         ..Hand::of_words(&[(0, 16, change(40)), (100, 20, 0)], &[100], &[])
     }
     .bytes()
 }
 
 /// As many knots as 140 bytes have room for.
-fn references() -> References {
-    References { near: vec![(0, 3), (7, 0)], far: vec![(9, 4), (1, 1)], kinds: vec![1], seams: Vec::new() }
+pub(crate) fn references() -> References {
+    References { near: vec![(0, 3), (7, 0)], far: vec![(9, 4), (1, 1)], kinds: vec![1], ..References::default() }
 }
 
 fn predicted() -> Vec<Vector> {
@@ -542,7 +548,7 @@ fn predicted() -> Vec<Vector> {
     let whole = with_references(references().bytes());
     let seams = |seams: &[(u32, u32)]| References { seams: seams.to_vec(), ..references() }.bytes();
     let knots = |near: &[(u32, u32)], far: &[(u32, u32)]| {
-        References { near: near.to_vec(), far: far.to_vec(), kinds: vec![1], seams: Vec::new() }.bytes()
+        References { near: near.to_vec(), far: far.to_vec(), kinds: vec![1], ..References::default() }.bytes()
     };
     vec![
         vector("predicted_cut", "form 3 without a number of copies", 140, vec![3]),

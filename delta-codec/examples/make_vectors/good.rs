@@ -2,12 +2,15 @@
 
 use delta_codec::{BaseIndex, Effort, EncodeJob, Encoder, FootprintLimits, SEGMENT_LEN_MAX, WindowUnit};
 
+use crate::arm64;
 use crate::kit::{
     DISTANCES, GAPS, Hand, LITERALS, Outside, References, SUB, WORDS, change, coded, frame, framed, lcg, raw_frame,
 };
 use crate::{Expect, Footprint, Vector};
 
 const CODE: Footprint = Footprint::Lcg(5, 20_000);
+/// AArch64 code.
+const ARM64: Footprint = Footprint::Arm64(7, 1270);
 const BASE: Footprint = Footprint::Lcg(1, 1000);
 
 fn vector(name: &'static str, about: &'static str, footprint: Footprint, delta: Vec<u8>, target: Vec<u8>) -> Vector {
@@ -15,7 +18,7 @@ fn vector(name: &'static str, about: &'static str, footprint: Footprint, delta: 
 }
 
 pub(crate) fn vectors() -> Vec<Vector> {
-    streams().into_iter().chain(words()).chain(predicted()).collect()
+    streams().into_iter().chain(words()).chain(predicted()).chain(arm64::good()).collect()
 }
 
 /// Forms 0 and 1.
@@ -475,15 +478,17 @@ fn longest_target() -> Vector {
 }
 
 /// Copy 16, a sub run on a diagonal of 40, copy 20.
-fn predicted_run(name: &'static str, about: &'static str, len: usize, references: &References) -> Vector {
-    let base = CODE.bytes();
+pub(crate) fn predicted_run(name: &'static str, about: &'static str, len: usize, references: &References) -> Vector {
+    let footprint = if references.pages.is_some() { ARM64 } else { CODE };
+    let base = footprint.bytes();
     let hand = Hand {
         predictor: Some(references.bytes()),
+        is_form_4: references.pages.is_some(),
         ..Hand::of_words(&[(0, 16, change(40)), (len as u32, 20, 0)], &[5, len as u32 - 9], &[7])
     };
     let mut run = references.predict(&base[56..56 + len], 56, 16);
     run.splice(5..9, plus(&run[5..9], 7));
-    vector(name, about, CODE, hand.bytes(), [&base[40..56], &run, &base[56 + len..76 + len]].concat())
+    vector(name, about, footprint, hand.bytes(), [&base[40..56], &run, &base[56 + len..76 + len]].concat())
 }
 
 fn predicted() -> Vec<Vector> {
@@ -491,8 +496,12 @@ fn predicted() -> Vec<Vector> {
     let near = vec![(0, change(1000)), (200_000_000, 0), (50_000_000, change(-3000)), (150_000_000, 1)];
     let far =
         vec![(0x1000_0000, change(4096)), (0x4000_0000, 0), (0x2000_0000, change(-1)), (0x7000_0000, change(70_000))];
-    let of =
-        |kinds: &[u8]| References { near: near.clone(), far: far.clone(), kinds: kinds.to_vec(), seams: Vec::new() };
+    let of = |kinds: &[u8]| References {
+        near: near.clone(),
+        far: far.clone(),
+        kinds: kinds.to_vec(),
+        ..References::default()
+    };
     vec![
         predicted_run("predicted_code", "three blocks of code, four knots", 9000, &of(&[1, 1, 1])),
         predicted_run("predicted_pointers", "blocks of pointers between others", 9000, &of(&[0, 2, 2])),
@@ -517,7 +526,7 @@ fn predicted() -> Vec<Vector> {
                 near: vec![(0, u32::MAX), (1, u32::MAX - 1), (u32::MAX - 1, 5)],
                 far: vec![(0, change(i32::MAX)), (u32::MAX, change(i32::MAX))],
                 kinds: vec![1, 3],
-                seams: Vec::new(),
+                ..References::default()
             },
         ),
         predicted_short_runs("predicted_short_runs", "runs that end within references", &of(&[1, 3])),
@@ -530,8 +539,9 @@ fn predicted() -> Vec<Vector> {
 }
 
 /// Many runs that end within fields, begin within them, or are shorter than one.
-fn predicted_short_runs(name: &'static str, about: &'static str, references: &References) -> Vector {
-    let base = CODE.bytes();
+pub(crate) fn predicted_short_runs(name: &'static str, about: &'static str, references: &References) -> Vector {
+    let footprint = if references.pages.is_some() { ARM64 } else { CODE };
+    let base = footprint.bytes();
     let (mut copies, mut distances, mut target) = (Vec::new(), Vec::new(), Vec::new());
     for len in (1..31).cycle().take(200) {
         copies.push((len as u32, 9, if copies.is_empty() { change(0) } else { 0 }));
@@ -541,6 +551,10 @@ fn predicted_short_runs(name: &'static str, about: &'static str, references: &Re
         target.extend_from_slice(&base[at + len..at + len + 9]);
     }
     copies[0] = (1, 9, 0);
-    let hand = Hand { predictor: Some(references.bytes()), ..Hand::of_words(&copies, &distances, &[]) };
-    vector(name, about, CODE, hand.bytes(), target)
+    let hand = Hand {
+        predictor: Some(references.bytes()),
+        is_form_4: references.pages.is_some(),
+        ..Hand::of_words(&copies, &distances, &[])
+    };
+    vector(name, about, footprint, hand.bytes(), target)
 }

@@ -2,8 +2,10 @@
 
 use zstd::zstd_safe::{CCtx, CParameter, FrameFormat};
 
-/// A delta of form 1, of form 2 when there are `words`, or of form 3 when there is a `predictor`,
-/// as its author wants it. Streams are stored unless `instead` says otherwise.
+use crate::arm64;
+
+/// A delta of form 1, of form 2 when there are `words`, or of form 3 or 4 when there is a
+/// `predictor`, as its author wants it. Streams are stored unless `instead` says otherwise.
 #[derive(Clone, Default)]
 pub(crate) struct Hand {
     /// (gap, copy length, diagonal code) of each copy.
@@ -12,8 +14,9 @@ pub(crate) struct Hand {
     /// Form 2: distances and differences, in place of `sub`.
     pub(crate) words: Option<(Vec<u32>, Vec<i32>)>,
     pub(crate) literals: Vec<u8>,
-    /// Form 3: all that stands between diagonals and distances.
+    /// Forms 3 and 4: all that stands between diagonals and distances.
     pub(crate) predictor: Option<Vec<u8>>,
+    pub(crate) is_form_4: bool,
     /// Instead of the true number.
     pub(crate) claimed_copies: Option<u32>,
     /// Whole streams, head included, instead of the stored ones: gaps, copy lengths, diagonals, sub
@@ -29,7 +32,7 @@ impl Hand {
 
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let form = match (&self.words, &self.predictor) {
-            (_, Some(_)) => 3,
+            (_, Some(_)) => 3 + u8::from(self.is_form_4),
             (Some(_), None) => 2,
             (None, None) => 1,
         };
@@ -71,7 +74,7 @@ impl Hand {
     }
 }
 
-/// What form 3 says about references: (step, code) of each knot of both tables, and the kinds.
+/// What forms 3 and 4 say about references: (step, code) of each knot of both tables, and the kinds.
 #[derive(Clone, Default)]
 pub(crate) struct References {
     /// Footprint bytes since the seam before, base bytes left out.
@@ -79,6 +82,8 @@ pub(crate) struct References {
     pub(crate) near: Vec<(u32, u32)>,
     pub(crate) far: Vec<(u32, u32)>,
     pub(crate) kinds: Vec<u8>,
+    /// Form 4: base page and target page.
+    pub(crate) pages: Option<(u32, u32)>,
 }
 
 impl References {
@@ -92,13 +97,14 @@ impl References {
     /// The same with streams that the caller has written.
     pub(crate) fn with_streams(&self, kinds: &[u8], starts: &[u8], shifts: &[u8]) -> Vec<u8> {
         let seams = self.seams.iter().flat_map(|&(step, left_out)| [number(step), number(left_out)].concat());
-        let mut counts: Vec<u8> = number(self.seams.len() as u32).into_iter().chain(seams).collect();
+        let pages = self.pages.iter().flat_map(|&(base, target)| [number(base), number(target)].concat());
+        let mut counts: Vec<u8> = pages.chain(number(self.seams.len() as u32)).chain(seams).collect();
         counts.extend(number(self.near.len() as u32));
         counts.extend(number(self.far.len() as u32));
         [&counts, kinds, starts, shifts].concat()
     }
 
-    /// The base bytes of a run at `q` in the footprint and `p` in the target as §5.1 predicts them,
+    /// The base bytes of a run at `q` in the footprint and `p` in the target as §5.1 and §5.2 predict them,
     /// word for word as it is written there.
     pub(crate) fn predict(&self, base: &[u8], q: usize, p: usize) -> Vec<u8> {
         let mut run = base.to_vec();
@@ -114,6 +120,7 @@ impl References {
             let kind = self.kinds[(p + i) / 4096];
             let step = match kind {
                 0 => 1,
+                4 => arm64::block(self, &mut run, i, o, p) - i,
                 1 => match lead(&run[i..]) {
                     None => 1,
                     Some(lead) => self.predict_code(&mut run, i + lead, o, p).map_or(1, |()| lead + 4),
@@ -159,7 +166,7 @@ fn lead(rest: &[u8]) -> Option<usize> {
     }
 }
 
-fn shift_of(knots: &[(u32, u32)], address: i64) -> Option<i64> {
+pub(crate) fn shift_of(knots: &[(u32, u32)], address: i64) -> Option<i64> {
     let (mut start, mut shift, mut found) = (0, 0i64, None);
     for &(step, code) in knots {
         start += i64::from(step);

@@ -4,6 +4,7 @@
 //! A vector is a text file: `name: value` lines, an empty line, the delta in hexadecimal. Its name
 //! is the name of the function or table entry that made it.
 
+mod arm64;
 mod bad;
 mod good;
 mod kit;
@@ -19,6 +20,8 @@ enum Footprint {
     Empty,
     /// [`kit::lcg`] with this seed, this long.
     Lcg(u64, usize),
+    /// [`arm64::code`] with this seed, this many instructions. Vectors have its bytes.
+    Arm64(u64, usize),
 }
 
 impl Footprint {
@@ -26,6 +29,7 @@ impl Footprint {
         match self {
             Footprint::Empty => Vec::new(),
             Footprint::Lcg(seed, len) => kit::lcg(seed, len),
+            Footprint::Arm64(seed, count) => arm64::code(seed, count),
         }
     }
 }
@@ -49,6 +53,7 @@ impl Vector {
         let footprint = match self.footprint {
             Footprint::Empty => "empty".to_owned(),
             Footprint::Lcg(seed, len) => format!("lcg {seed} {len}"),
+            Footprint::Arm64(..) => format!("hex {}", hex::encode(self.footprint.bytes())),
         };
         let expect = match &self.expect {
             Expect::Target(target) => {

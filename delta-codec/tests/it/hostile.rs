@@ -4,10 +4,14 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::{FORM_PREDICTED, FORM_STREAMS, FORM_WORDS, decode, encode, gather, noise, program, raw_layout};
+use super::{
+    FORM_PREDICTED, FORM_PREDICTED_ARM64, FORM_STREAMS, FORM_WORDS, arm64_program, decode, encode, gather, noise,
+    program, raw_layout,
+};
 use delta_codec::{Effort, FOOTPRINT_LEN_MAX, FootprintLimits, SEGMENT_LEN_MAX, summarize, whole};
 
 const FORMS: [u8; 2] = [FORM_STREAMS, FORM_WORDS];
+const PREDICTED: [u8; 2] = [FORM_PREDICTED, FORM_PREDICTED_ARM64];
 
 /// A footprint, a delta that has all streams of its form in use, and its target.
 fn rich_delta(form: u8) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
@@ -31,11 +35,14 @@ fn rich_delta(form: u8) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     (gather(&window, &encoded.footprint), delta, target)
 }
 
-/// A delta of form 3, as above.
-fn predicted_delta() -> (Vec<u8>, Vec<u8>, Vec<u8>) {
-    let (window, target) = (program(150, 0), program(150, 32));
+/// A delta of form 3 or 4, as above.
+fn predicted_delta(form: u8) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+    let (window, target) = match form {
+        FORM_PREDICTED => (program(150, 0), program(150, 32)),
+        _ => (arm64_program(60, 0, 12), arm64_program(60, 32, 700)),
+    };
     let (encoded, delta) = encode(&window, &raw_layout(window.len()), &target, Effort::Max, FootprintLimits::default());
-    assert_eq!(delta[0], FORM_PREDICTED);
+    assert_eq!(delta[0], form);
     (gather(&window, &encoded.footprint), delta, target)
 }
 
@@ -55,7 +62,7 @@ fn the_rich_deltas_are_rich() {
 
 #[test]
 fn every_truncation_is_an_error() {
-    for (footprint, delta, target) in FORMS.map(rich_delta).into_iter().chain([predicted_delta()]) {
+    for (footprint, delta, target) in FORMS.map(rich_delta).into_iter().chain(PREDICTED.map(predicted_delta)) {
         for len in 0..delta.len() {
             assert!(decode(&footprint, &delta[..len], target.len()).is_err(), "{len} of {}", delta.len());
         }
@@ -92,7 +99,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn changed_deltas_never_panic(changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..6), cut in any::<Index>(), shift in 0usize..3, form in 0usize..3) {
+    fn changed_deltas_never_panic(changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..6), cut in any::<Index>(), shift in 0usize..3, form in 0usize..4) {
         let (footprint, mut delta, target) = RICH.with(|rich| rich[form].clone());
         for (at, byte) in changes {
             let at = at.index(delta.len());
@@ -105,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn changed_heads_never_panic(changes in prop::collection::vec((0usize..24, any::<u8>()), 1..4), len in 1usize..30_000, form in 0usize..3) {
+    fn changed_heads_never_panic(changes in prop::collection::vec((0usize..24, any::<u8>()), 1..4), len in 1usize..30_000, form in 0usize..4) {
         let (footprint, mut delta, _) = RICH.with(|rich| rich[form].clone());
         for (at, byte) in changes {
             delta[at] = byte;
@@ -114,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn made_up_deltas_never_panic(form in 0u8..5, bytes in prop::collection::vec(prop_oneof![0u8..40, any::<u8>()], 0..60), footprint_len in 0usize..300, len in 1usize..400) {
+    fn made_up_deltas_never_panic(form in 0u8..6, bytes in prop::collection::vec(prop_oneof![0u8..40, any::<u8>()], 0..60), footprint_len in 0usize..300, len in 1usize..400) {
         let delta = [vec![form], bytes].concat();
         let _ = decode(&noise(footprint_len, 1), &delta, len);
     }
@@ -127,5 +134,5 @@ proptest! {
 }
 
 thread_local! {
-    static RICH: [(Vec<u8>, Vec<u8>, Vec<u8>); 3] = [rich_delta(FORM_STREAMS), rich_delta(FORM_WORDS), predicted_delta()];
+    static RICH: [(Vec<u8>, Vec<u8>, Vec<u8>); 4] = [rich_delta(FORM_STREAMS), rich_delta(FORM_WORDS), predicted_delta(FORM_PREDICTED), predicted_delta(FORM_PREDICTED_ARM64)];
 }

@@ -22,6 +22,7 @@ const EFFORTS: [Effort; 4] = [Effort::Fast, Effort::Balanced, Effort::High, Effo
 const FORM_STREAMS: u8 = 1;
 const FORM_WORDS: u8 = 2;
 const FORM_PREDICTED: u8 = 3;
+const FORM_PREDICTED_ARM64: u8 = 4;
 
 /// A window that is stored raw, in one piece.
 fn raw_layout(window_len: usize) -> Vec<WindowUnit> {
@@ -84,6 +85,39 @@ fn program(functions: usize, insert: usize) -> Vec<u8> {
     bytes.resize((place(functions) + 4096).next_multiple_of(4096), 0);
     for entry in 0..functions {
         bytes.extend_from_slice(&(place(entry * 31 % functions) as u64 + 0x40_0000).to_le_bytes());
+    }
+    bytes
+}
+
+/// As [`program`], of AArch64 code whose first byte lies at the beginning of a page of memory, but
+/// `before` bytes into the file. Half of the references are branches; the others are made by two
+/// instructions, and lead to one of forty places.
+fn arm64_program(functions: usize, insert: usize, before: usize) -> Vec<u8> {
+    const CALLS: usize = 12;
+    const WORDS: usize = CALLS * 15;
+    let place = |function: usize| function * WORDS * 4 + function.div_ceil(7) * insert;
+    let mut other = noise(functions * WORDS, 7).into_iter();
+    let mut bytes = noise(before, before as u64);
+    for function in 0..functions {
+        bytes.resize(before + place(function), 0x1f);
+        for call in 0..CALLS {
+            // ORR of any registers.
+            for _ in 0..12 {
+                let registers = u32::from(other.next().unwrap_or(0) & 31) << 16;
+                bytes.extend_from_slice(&(0xaa00_03e0 | registers | call as u32).to_le_bytes());
+            }
+            let (from, to) = (bytes.len() - before, place((function * 7919 + call * 104_729) % functions));
+            let branch = 0x9400_0000 | (to as i32 - from as i32) as u32 >> 2 & 0x03ff_ffff;
+            bytes.extend_from_slice(&branch.to_le_bytes());
+            let (from, to) = (from + 4, place((function * 104_729 + call * 7919) % 40 * functions / 40));
+            let pages = (to / 4096) as i32 - (from / 4096) as i32;
+            let page = 0x9000_0000 | (pages as u32 & 3) << 29 | (pages as u32 >> 2 & 0x7_ffff) << 5 | call as u32;
+            bytes.extend_from_slice(&page.to_le_bytes());
+            let low = (to % 4096) as u32;
+            // An ADD, or a load of eight bytes where the address is a multiple of that.
+            let load = if low.is_multiple_of(8) { 0xf940_0000 | low >> 3 << 10 } else { 0x9100_0000 | low << 10 };
+            bytes.extend_from_slice(&(load | (call as u32) << 5 | 20).to_le_bytes());
+        }
     }
     bytes
 }

@@ -3,7 +3,10 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::{EFFORTS, FORM_PREDICTED, FORM_WORDS, decode, encode, gather, noise, program, raw_layout};
+use super::{
+    EFFORTS, FORM_PREDICTED, FORM_PREDICTED_ARM64, FORM_WORDS, arm64_program, decode, encode, gather, noise, program,
+    raw_layout,
+};
 use delta_codec::{BaseIndex, Decoder, Effort, EncodeJob, Encoder, FootprintLimits, SEGMENT_LEN_MAX, WindowUnit};
 
 /// One change to a string of bytes.
@@ -291,18 +294,56 @@ fn copied_runs_say_which_bytes_of_the_footprint_lie_beside_which_of_the_target()
     }
 }
 
+/// Of the delta of `target` against `base`, which must decode.
+fn form_and_len(base: &[u8], target: &[u8], effort: Effort) -> (u8, usize) {
+    let (encoded, delta) = encode(base, &raw_layout(base.len()), target, effort, FootprintLimits::default());
+    let footprint = gather(base, &encoded.footprint);
+    assert!(decode(&footprint, &delta, target.len()).as_deref() == Ok(target), "it decodes to something else");
+    (delta[0], delta.len())
+}
+
 #[test]
 fn references_that_moved_with_their_code_are_predicted() {
     let (base, target) = (program(8000, 0), program(8000, 32));
-    let len_at = |effort| {
-        let (encoded, delta) = encode(&base, &raw_layout(base.len()), &target, effort, FootprintLimits::default());
-        let footprint = gather(&base, &encoded.footprint);
-        assert_eq!(decode(&footprint, &delta, target.len()).as_deref(), Ok(target.as_slice()));
-        (delta[0], delta.len())
-    };
-    let (form, words) = len_at(Effort::Balanced);
+    let (form, words) = form_and_len(&base, &target, Effort::Balanced);
     assert_eq!(form, FORM_WORDS);
-    let (form, predicted) = len_at(Effort::Max);
+    let (form, predicted) = form_and_len(&base, &target, Effort::Max);
     assert_eq!(form, FORM_PREDICTED);
     assert!(predicted * 4 < words, "{predicted} of {words}");
+}
+
+#[test]
+fn references_of_aarch64_code_are_predicted_wherever_its_pages_begin() {
+    let (base, target) = (arm64_program(1500, 0, 0), arm64_program(1500, 16, 0));
+    let (form, words) = form_and_len(&base, &target, Effort::Balanced);
+    assert_eq!(form, FORM_WORDS);
+    for (before_base, before_target) in [(0, 0), (512, 3584), (4, 0), (1001, 2003)] {
+        let (base, target) = (arm64_program(1500, 0, before_base), arm64_program(1500, 16, before_target));
+        let (form, predicted) = form_and_len(&base, &target, Effort::Max);
+        assert_eq!(form, FORM_PREDICTED_ARM64);
+        // What lies before the code is new.
+        let predicted = predicted - before_target;
+        assert!(predicted * 20 < words, "{predicted} of {words} with {before_base} and {before_target} before it");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn aarch64_code_comes_back(
+        functions in 40usize..150,
+        insert in (1usize..200).prop_map(|words| 4 * words),
+        before in 0usize..5000,
+        before_target in 0usize..5000,
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..40),
+    ) {
+        let (base, mut target) = (arm64_program(functions, 0, before), arm64_program(functions, insert, before_target));
+        for (at, byte) in changes {
+            let at = at.index(target.len());
+            target[at] = byte;
+        }
+        let (form, _) = form_and_len(&base, &target, Effort::Max);
+        prop_assert_eq!(form, FORM_PREDICTED_ARM64);
+    }
 }

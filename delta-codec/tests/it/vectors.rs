@@ -24,6 +24,7 @@ impl Vector {
         let words: Vec<&str> = self.field("footprint").split(' ').collect();
         match words.as_slice() {
             ["empty"] => Vec::new(),
+            ["hex", digits] => hex::decode(digits).expect("a hexadecimal footprint"),
             ["lcg", seed, len] => lcg(seed.parse().expect("a seed"), len.parse().expect("a length")),
             other => panic!("{}: footprint {other:?}", self.name),
         }
