@@ -185,7 +185,7 @@ class Predictor:
 
     def address(self, run: bytearray, i: int, source: int, step: int) -> int:
         if (source + i) % step:
-            return i + 1
+            return i + step - (source + i) % step
         if i + 4 <= len(run):
             value = int.from_bytes(run[i : i + 4], "little")
             run[i : i + 4] = ((value + (shift_of(self.far, value) or 0)) % (1 << 32)).to_bytes(4, "little")

@@ -529,6 +529,7 @@ fn predicted() -> Vec<Vector> {
                 ..References::default()
             },
         ),
+        predicted_past_block(&of(&[2, 1])),
         predicted_short_runs("predicted_short_runs", "runs that end within references", &of(&[1, 3])),
         predicted_short_runs(
             "predicted_seams",
@@ -536,6 +537,20 @@ fn predicted() -> Vec<Vector> {
             &References { seams: vec![(40, 100_000_000), (0, 1 << 16), (3000, 5), (1 << 24, 1)], ..of(&[1, 3]) },
         ),
     ]
+}
+
+/// A copy to two bytes before a block of code, then a sub run whose next whole address begins in
+/// that block.
+fn predicted_past_block(references: &References) -> Vector {
+    let (base, at, diagonal) = (CODE.bytes(), 4094, 508);
+    let hand = Hand {
+        predictor: Some(references.bytes()),
+        ..Hand::of_words(&[(0, at as u32, change(diagonal as i32)), (40, 20, 0)], &[40], &[])
+    };
+    let from = diagonal + at;
+    let run = references.predict(&base[from..from + 40], from, at);
+    let target = [&base[diagonal..from], &run, &base[from + 40..from + 60]].concat();
+    vector("predicted_past_block", "an address that begins behind the end of its block", CODE, hand.bytes(), target)
 }
 
 /// Many runs that end within fields, begin within them, or are shorter than one.

@@ -135,7 +135,7 @@ impl References {
                         }
                         step
                     } else {
-                        1
+                        step - (q + i) % step
                     }
                 }
             };
