@@ -24,6 +24,7 @@ use crate::{
     resources::pool::CodecPool,
 };
 use catalog::{BlobForm, BlobKey, BlobRow, BlobState, Catalog, Content, Extent};
+use delta_codec::Effort;
 use object_format::{BlobId, SEGMENT_LEN, ViewRange};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -316,13 +317,14 @@ impl Bases {
     }
 
     /// The window for the region of the target that starts at `target`, out of at most `reach`
-    /// bytes of each base, with pins on the blobs it came from.
+    /// bytes of each base, for encoding at `effort`, with pins on the blobs it came from.
     pub(crate) async fn region(
         &self,
         bucket: &BucketHandle,
         bases: &[Placed],
         target: u64,
         reach: u64,
+        effort: Effort,
     ) -> Result<RegionOutcome, EngineError> {
         tracing::trace!(target: "path", "region()");
         let mut pieces = Pieces::default();
@@ -336,7 +338,8 @@ impl Bases {
         if pieces.is_empty() {
             return Ok(RegionOutcome::Nothing);
         }
-        let Some(window) = self.windows.get(pieces, &rows, bucket.domain_key()).await? else {
+        let whole = bases.iter().all(|base| base.object.size <= reach.min(self.windows.whole_len_max()));
+        let Some(window) = self.windows.get(pieces, &rows, bucket.domain_key(), effort, whole).await? else {
             return Ok(RegionOutcome::Busy);
         };
         let whole = rows.iter().filter(|row| row.form == BlobForm::Whole).map(|row| row.forms).sum();

@@ -533,8 +533,8 @@ impl Bases {
         candidate: &Candidate,
     ) -> Result<Option<Trial>, EngineError> {
         let reach = wish.reach.min(TRIAL_REACH);
-        let region: Arc<Region> = match readable(self.region(bucket, &[candidate.placed()], wish.position, reach).await)
-        {
+        let found = self.region(bucket, &[candidate.placed()], wish.position, reach, wish.effort).await;
+        let region: Arc<Region> = match readable(found) {
             Some(RegionOutcome::Ready(region)) => region,
             Some(RegionOutcome::Nothing) | None => return Ok(Some(Trial::default())),
             Some(RegionOutcome::Busy) => return Ok(None),

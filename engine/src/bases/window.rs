@@ -38,9 +38,9 @@ use std::{
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-/// How long a window waits for memory that others hold. What the same body holds it does not wait
-/// for here: `write/stage.rs`.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a window waits for memory that others hold: about as long as their windows take to
+/// serve. What the same body holds it does not wait for here: `write/stage.rs`.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// And how long one that takes a large part of all there is: what it waits for is mostly its own
 /// body's.
 const PATIENCE_IF_LARGE: Duration = Duration::from_millis(300);
@@ -50,6 +50,9 @@ const LARGE_PART: u64 = 4;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Segments of a base that are fetched and decoded at the same time.
 const FETCHES_AT_ONCE: usize = 4;
+/// How long a window that nobody uses stays there before it has served as many bytes as it took to
+/// load: the next part of its upload is on its way.
+const KEPT_IDLE: Duration = Duration::from_secs(1);
 
 /// The same bytes in ascending order of blobs and offsets, each once, in as few pieces as there can
 /// be.
@@ -72,6 +75,11 @@ pub(crate) struct Window {
     /// How they lie in the backend.
     pub(crate) layout: Vec<WindowUnit>,
     pieces: Vec<(u64, BasePiece)>,
+    care: Care,
+    /// Bytes that were encoded against it.
+    served: AtomicU64,
+    /// With so many it has paid for itself, and may go as soon as nobody uses it.
+    served_enough: u64,
     wide_index: OnceLock<BaseIndex>,
     narrow_index: OnceLock<BaseIndex>,
     _permit: Permit,
@@ -81,8 +89,16 @@ impl Window {
     /// The codec's index for an effort, built by the first who asks; [`index_bytes`] has them
     /// charged. Call it on the codec pool.
     pub(crate) fn index(&self, effort: Effort) -> &BaseIndex {
-        let slot = if effort == Effort::Fast { &self.wide_index } else { &self.narrow_index };
-        slot.get_or_init(|| BaseIndex::build(&self.plain, effort))
+        match (effort, self.care) {
+            (Effort::Fast, _) => self.wide_index.get_or_init(|| BaseIndex::build(&self.plain, effort)),
+            (_, Care::Usual) => self.narrow_index.get_or_init(|| BaseIndex::build(&self.plain, Effort::Balanced)),
+            (_, Care::Thorough) => self.narrow_index.get_or_init(|| BaseIndex::build(&self.plain, effort)),
+        }
+    }
+
+    /// Says that `len` bytes were encoded against it.
+    pub(crate) fn has_served(&self, len: usize) {
+        self.served.fetch_add(len as u64, Ordering::Relaxed);
     }
 
     /// Window ranges, which ascend, as pieces of base blobs, which do so too.
@@ -110,20 +126,54 @@ impl Window {
     }
 }
 
-/// Memory of the indexes of a window of `len` bytes, whatever efforts it comes to serve: the wide
-/// one, and the narrow one at its largest.
-fn index_bytes(len: u64) -> u64 {
-    let len = usize::try_from(len).unwrap_or(WINDOW_LEN_MAX);
-    [Effort::Fast, Effort::High].into_iter().map(|effort| BaseIndex::memory_bytes_for(len, effort) as u64).sum()
+/// Whose windows: the index that `high` and `max` search takes twice as much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Care {
+    Usual,
+    Thorough,
 }
 
-type WindowKey = Vec<(BlobId, u64, u64)>;
+impl Care {
+    fn of(effort: Effort) -> Self {
+        match effort {
+            Effort::Fast | Effort::Balanced => Self::Usual,
+            Effort::High | Effort::Max => Self::Thorough,
+        }
+    }
+}
+
+/// Memory of the indexes of a window of `len` bytes: the wide one, and the narrow one of the most
+/// thorough effort that may ask.
+fn index_bytes(len: u64, care: Care) -> u64 {
+    let len = usize::try_from(len).unwrap_or(WINDOW_LEN_MAX);
+    let narrow = match care {
+        Care::Usual => Effort::Balanced,
+        Care::Thorough => Effort::High,
+    };
+    [Effort::Fast, narrow].into_iter().map(|effort| BaseIndex::memory_bytes_for(len, effort) as u64).sum()
+}
+
+type WindowKey = (Care, Vec<(BlobId, u64, u64)>);
 
 #[derive(Default)]
 struct Slot {
     cell: OnceCell<Arc<Window>>,
     used: AtomicU64,
     askers: AtomicUsize,
+    idle_since: Mutex<Option<Instant>>,
+}
+
+impl Slot {
+    fn idle_since(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.idle_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether its window, which nobody uses, may go for another: it has paid for itself, or was found
+    /// without use a while ago.
+    fn is_spare(&self, window: &Window, now: Instant) -> bool {
+        let since = *self.idle_since().get_or_insert(now);
+        window.served.load(Ordering::Relaxed) >= window.served_enough || now - since >= KEPT_IDLE
+    }
 }
 
 /// Somebody who asks for a window. When the last of them goes without it, because it cannot be
@@ -191,25 +241,29 @@ impl Windows {
         self.whole_len_max
     }
 
-    /// The window over some pieces of whole blobs, loaded by the first who asks. `rows` has the
-    /// blobs' rows. `None` when there is no memory for it just now.
+    /// The window over some pieces of whole blobs for an effort, loaded by the first who asks. `rows`
+    /// has the blobs' rows. If it is `whole`, all regions of an upload ask for it. `None` when there is no memory for it just now.
     pub(crate) async fn get(
         &self,
         pieces: Vec<BasePiece>,
         rows: &[BlobRow],
         key: Option<&DomainKey>,
+        effort: Effort,
+        whole: bool,
     ) -> Result<Option<Arc<Window>>, EngineError> {
         tracing::trace!(target: "path", "get()");
-        let pieces = in_order(pieces);
-        let name = pieces.iter().map(|piece| (piece.blob, piece.offset, piece.len)).collect::<WindowKey>();
+        let (pieces, care) = (in_order(pieces), Care::of(effort));
+        let name = (care, pieces.iter().map(|piece| (piece.blob, piece.offset, piece.len)).collect());
         let asked = self.ask(&name);
         let loaded = asked
             .slot
             .cell
             .get_or_try_init(|| async {
                 let len = pieces.iter().map(|piece| piece.len).sum::<u64>();
-                let permit = self.patiently(len + index_bytes(len)).await.ok_or(None)?;
-                self.load(pieces, len, rows, key, permit).await.map(Arc::new).map_err(Some)
+                let bytes = len + index_bytes(len, care);
+                let served_enough = if whole && !self.is_large(bytes) { len } else { 0 };
+                let permit = self.patiently(bytes).await.ok_or(None)?;
+                self.load(pieces, len, rows, key, (care, served_enough, permit)).await.map(Arc::new).map_err(Some)
             })
             .await;
         match loaded {
@@ -224,6 +278,7 @@ impl Windows {
         let slot = slots.entry(name.clone()).or_default().clone();
         slot.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         slot.askers.fetch_add(1, Ordering::Relaxed);
+        *slot.idle_since() = None;
         Asked { windows: self, name, slot }
     }
 
@@ -233,7 +288,7 @@ impl Windows {
         len: u64,
         rows: &[BlobRow],
         key: Option<&DomainKey>,
-        permit: Permit,
+        (care, served_enough, permit): (Care, u64, Permit),
     ) -> Result<Window, EngineError> {
         let mut parts = Vec::new();
         for piece in &mut pieces {
@@ -290,6 +345,9 @@ impl Windows {
             plain,
             layout,
             pieces,
+            care,
+            served: AtomicU64::new(0),
+            served_enough,
             wide_index: OnceLock::new(),
             narrow_index: OnceLock::new(),
             _permit: permit,
@@ -317,12 +375,16 @@ impl Windows {
         Ok(place)
     }
 
+    /// Whether so many bytes are a large part of all there is.
+    fn is_large(&self, bytes: u64) -> bool {
+        bytes > self.budget.work_bytes() / LARGE_PART
+    }
+
     /// Memory for a window. The region before gives its window back when its last segments are
     /// encoded: worth a moment's wait, and no more, because others may be waiting for what this
     /// upload holds.
     async fn patiently(&self, bytes: u64) -> Option<Permit> {
-        let is_large = bytes > self.budget.work_bytes() / LARGE_PART;
-        let deadline = Instant::now() + if is_large { PATIENCE_IF_LARGE } else { PATIENCE };
+        let deadline = Instant::now() + if self.is_large(bytes) { PATIENCE_IF_LARGE } else { PATIENCE };
         loop {
             match self.budget.try_acquire(bytes) {
                 None if Instant::now() < deadline => tokio::time::sleep(LOOK_EVERY).await,
@@ -333,7 +395,7 @@ impl Windows {
 
     /// Forgets the windows nobody is using.
     pub(crate) fn drop_idle(&self) {
-        while self.free_one_idle() {}
+        while self.free_one(|_, _| true) {}
     }
 
     /// Bytes of windows held, with the indexes that were built over them.
@@ -348,12 +410,22 @@ impl Windows {
         self.slots().len()
     }
 
+    /// Forgets the one that was asked for longest ago among those that nobody uses and that have
+    /// served their time: several uploads whose windows do not fit at once would otherwise take them
+    /// from each other, and load one for each part.
     fn free_one_idle(&self) -> bool {
+        let now = Instant::now();
+        self.free_one(|slot, window| slot.is_spare(window, now))
+    }
+
+    fn free_one(&self, may_go: impl Fn(&Slot, &Window) -> bool) -> bool {
         let mut slots = self.slots();
         let oldest = slots
             .iter()
             .filter(|(_, slot)| Arc::strong_count(slot) == 1)
-            .filter(|(_, slot)| slot.cell.get().is_some_and(|window| Arc::strong_count(window) == 1))
+            .filter(|(_, slot)| {
+                slot.cell.get().is_some_and(|window| Arc::strong_count(window) == 1 && may_go(slot, window))
+            })
             .min_by_key(|(_, slot)| slot.used.load(Ordering::Relaxed))
             .map(|(key, _)| key.clone());
         oldest.is_some_and(|key| slots.remove(&key).is_some())
@@ -373,8 +445,10 @@ mod tests {
         for len in [1 << 20, 50 << 20, WINDOW_LEN_MAX] {
             let plain = vec![0; len];
             let held = |effort| BaseIndex::build(&plain, effort).memory_bytes() as u64;
-            let narrow = [Effort::Balanced, Effort::High, Effort::Max].into_iter().map(held).max().unwrap_or_default();
-            assert!(held(Effort::Fast) + narrow <= index_bytes(len as u64), "{len}");
+            for effort in [Effort::Fast, Effort::Balanced, Effort::High, Effort::Max] {
+                let charged = index_bytes(len as u64, Care::of(effort));
+                assert!(held(Effort::Fast) + held(effort) <= charged, "{len} at {effort:?}");
+            }
         }
     }
 }

@@ -171,6 +171,7 @@ fn encode_delta(
     };
     let mut bytes = Vec::new();
     let encoded = scratch.encoder.encode(&job, &mut bytes);
+    window.has_served(plain.len());
     metrics.encode_seconds.with_label_values(&["delta"]).observe(started.elapsed().as_secs_f64());
     let Some(encoded) = encoded else {
         metrics.wasted_encode_seconds_total.inc_by(started.elapsed().as_secs_f64());
