@@ -236,6 +236,13 @@ def image_of_wheel(package: str) -> Callable[[str, Path, Path], None]:
 
 
 WINDOWS = ("win_amd64",)
+ARM64 = (
+    "manylinux_2_28_aarch64",
+    "manylinux_2_27_aarch64",
+    "manylinux_2_26_aarch64",
+    "manylinux_2_17_aarch64",
+    "manylinux2014_aarch64",
+)
 
 RECIPES = (
     Recipe("duckdb", "native", "g++; one large extension module", ("1.2.1", "1.2.2"), largest_of_wheel("duckdb")),
@@ -291,6 +298,16 @@ RECIPES = (
         "Dart, compiled ahead of time",
         ("1.107.0", "1.107.1"),
         named_of_npm("sass-embedded-linux-x64", "/sass.snapshot"),
+    ),
+    Recipe(
+        "esbuild-arm64", "native-arm64", "Go, for AArch64", ("0.25.0", "0.25.1"), largest_of_npm("@esbuild/linux-arm64")
+    ),
+    Recipe(
+        "duckdb-arm64",
+        "native-arm64",
+        "g++, for AArch64; one large extension module",
+        ("1.5.4", "1.5.5"),
+        largest_of_wheel("duckdb", ARM64),
     ),
     Recipe("django", "source", "Python source", ("5.2.18", "5.2.19"), wheel_tar("django")),
     Recipe("typescript", "source", "JavaScript, mostly one huge file", ("5.9.2", "5.9.3"), npm_tar("typescript")),
