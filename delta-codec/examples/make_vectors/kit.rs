@@ -74,7 +74,8 @@ impl Hand {
     }
 }
 
-/// What forms 3 and 4 say about references: (step, code) of each knot of both tables, and the kinds.
+/// What forms 3 and 4 say about references: (step, code) of each knot of both tables, and the
+/// kinds.
 #[derive(Clone, Default)]
 pub(crate) struct References {
     /// Footprint bytes since the seam before, base bytes left out.
@@ -104,8 +105,8 @@ impl References {
         [&counts, kinds, starts, shifts].concat()
     }
 
-    /// The base bytes of a run at `q` in the footprint and `p` in the target as §5.1 and §5.2 predict them,
-    /// word for word as it is written there.
+    /// The base bytes of a run at `q` in the footprint and `p` in the target as §5.1 and §5.2
+    /// predict them, word for word as it is written there.
     pub(crate) fn predict(&self, base: &[u8], q: usize, p: usize) -> Vec<u8> {
         let mut run = base.to_vec();
         let (mut seam, mut o) = (0, q);
