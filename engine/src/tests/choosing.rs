@@ -5,7 +5,7 @@ use serde_json::json;
 
 impl Deployment {
     /// Puts, and waits until the next object can find this one by its content.
-    async fn put_and_settle(&self, bucket: &BucketHandle, key: &str, content: &[u8]) -> PublishedVersion {
+    pub(crate) async fn put_and_settle(&self, bucket: &BucketHandle, key: &str, content: &[u8]) -> PublishedVersion {
         let published = self.put(bucket, key, content).await;
         assert!(self.engine.jobs.settle(Duration::from_secs(60)).await.expect("settled"));
         published
