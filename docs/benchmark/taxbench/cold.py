@@ -12,6 +12,7 @@ from typing import Literal
 SAMPLE_FILES_MAX = 200
 SAMPLE_PAGES_PER_FILE = 16
 RESIDENT_FRACTION_WANTED = 0.05
+DROPS_MAX = 5
 
 KernelCache = Literal["drop_caches", "fadvise", "untouched", "unknown"]
 
@@ -33,7 +34,11 @@ def make_cold(roots: list[Path]) -> tuple[KernelCache, float | None]:
     os.sync()  # dirty pages cannot be dropped
     done: KernelCache = "fadvise" if _advise(roots) else "untouched"
     fraction = resident_fraction(roots)
-    if fraction is not None and fraction > RESIDENT_FRACTION_WANTED:
+    for _ in range(DROPS_MAX):
+        if fraction is None or fraction <= RESIDENT_FRACTION_WANTED:
+            break
+        # Pages that are being written, or that a processor has yet to enter into the kernel's lists, stay for once.
+        os.sync()
         with contextlib.suppress(OSError):
             Path("/proc/sys/vm/drop_caches").write_text("3\n")
             done, fraction = "drop_caches", resident_fraction(roots)
