@@ -105,12 +105,12 @@ def stages(long: bool) -> list[list[Lane]]:
     compiled = [
         Step("rustfmt", ("cargo", "fmt", "--all", "--check")),
         Step("rustfmt rust-sdk", ("cargo", "fmt", "--check"), folder=ROOT / "tests" / "rust-sdk"),
-        Step("clippy", ("cargo", "clippy", *locked, "--all-targets", "--", "-D", "warnings"), timeout_s=1200),
+        Step("clippy", ("cargo", "clippy", *locked, "--all-targets", "--", "-D", "warnings"), timeout_s=1800),
     ]
     # The server, too: as a step of its own it would have other features, and half of the crates be compiled twice.
     build = [Step("build", ("cargo", "test", *locked, "--no-run"), timeout_s=1500, essential=True)]
     # Much of a test is waiting: those within a process and those from outside run beside each other.
-    in_process = [Step("cargo test", ("cargo", "test", *locked, "--no-fail-fast"), timeout_s=1200)]
+    in_process = [Step("cargo test", ("cargo", "test", *locked, "--no-fail-fast"), timeout_s=2400)]
     beside = [
         Step("pytest docs/format", (*pytest, "docs/format")),
         Step("pytest docs/benchmark", (*pytest, *SIDE_BY_SIDE, "tests"), folder=ROOT / "docs" / "benchmark"),

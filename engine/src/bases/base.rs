@@ -317,7 +317,8 @@ impl Bases {
     }
 
     /// The window for the region of the target that starts at `target`, out of at most `reach`
-    /// bytes of each base, for encoding at `effort`, with pins on the blobs it came from.
+    /// bytes of each base, for encoding at `effort`, with pins on the blobs it came from. If the
+    /// target `is_part` of an upload, others come behind it.
     pub(crate) async fn region(
         &self,
         bucket: &BucketHandle,
@@ -325,6 +326,7 @@ impl Bases {
         target: u64,
         reach: u64,
         effort: Effort,
+        is_part: bool,
     ) -> Result<RegionOutcome, EngineError> {
         tracing::trace!(target: "path", "region()");
         let mut pieces = Pieces::default();
@@ -338,8 +340,9 @@ impl Bases {
         if pieces.is_empty() {
             return Ok(RegionOutcome::Nothing);
         }
-        let whole = bases.iter().all(|base| base.object.size <= reach.min(self.windows.whole_len_max()));
-        let Some(window) = self.windows.get(pieces, &rows, bucket.domain_key(), effort, whole).await? else {
+        let is_whole = |base: &Placed| base.object.size <= reach.min(self.windows.whole_len_max());
+        let serves_parts = is_part && bases.iter().all(is_whole);
+        let Some(window) = self.windows.get(pieces, &rows, bucket.domain_key(), effort, serves_parts).await? else {
             return Ok(RegionOutcome::Busy);
         };
         let whole = rows.iter().filter(|row| row.form == BlobForm::Whole).map(|row| row.forms).sum();

@@ -533,7 +533,8 @@ impl Bases {
         candidate: &Candidate,
     ) -> Result<Option<Trial>, EngineError> {
         let reach = wish.reach.min(TRIAL_REACH);
-        let found = self.region(bucket, &[candidate.placed()], wish.position, reach, wish.effort).await;
+        let (placed, is_part) = ([candidate.placed()], wish.part.is_some());
+        let found = self.region(bucket, &placed, wish.position, reach, wish.effort, is_part).await;
         let region: Arc<Region> = match readable(found) {
             Some(RegionOutcome::Ready(region)) => region,
             Some(RegionOutcome::Nothing) | None => return Ok(Some(Trial::default())),

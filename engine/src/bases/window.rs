@@ -38,9 +38,11 @@ use std::{
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-/// How long a window waits for memory that others hold: about as long as their windows take to
-/// serve. What the same body holds it does not wait for here: `write/stage.rs`.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a window waits for memory that others hold. What the same body holds it does not wait
+/// for here: `write/stage.rs`.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// And how long one for parts: about as long as those before it take to pay for themselves.
+const PATIENCE_OF_PARTS: Duration = Duration::from_secs(5);
 /// And how long one that takes a large part of all there is: what it waits for is mostly its own
 /// body's.
 const PATIENCE_IF_LARGE: Duration = Duration::from_millis(300);
@@ -168,8 +170,8 @@ impl Slot {
         self.idle_since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether its window, which nobody uses, may go for another: it has paid for itself, or was found
-    /// without use a while ago.
+    /// Whether its window, which nobody uses, may go for another: it has paid for itself, or was
+    /// found without use a while ago.
     fn is_spare(&self, window: &Window, now: Instant) -> bool {
         let since = *self.idle_since().get_or_insert(now);
         window.served.load(Ordering::Relaxed) >= window.served_enough || now - since >= KEPT_IDLE
@@ -241,15 +243,16 @@ impl Windows {
         self.whole_len_max
     }
 
-    /// The window over some pieces of whole blobs for an effort, loaded by the first who asks. `rows`
-    /// has the blobs' rows. If it is `whole`, all regions of an upload ask for it. `None` when there is no memory for it just now.
+    /// The window over some pieces of whole blobs for an effort, loaded by the first who asks.
+    /// `rows` has the blobs' rows. If it `serves_parts`, the next part of the upload will ask for
+    /// it. `None` when there is no memory for it just now.
     pub(crate) async fn get(
         &self,
         pieces: Vec<BasePiece>,
         rows: &[BlobRow],
         key: Option<&DomainKey>,
         effort: Effort,
-        whole: bool,
+        serves_parts: bool,
     ) -> Result<Option<Arc<Window>>, EngineError> {
         tracing::trace!(target: "path", "get()");
         let (pieces, care) = (in_order(pieces), Care::of(effort));
@@ -261,8 +264,12 @@ impl Windows {
             .get_or_try_init(|| async {
                 let len = pieces.iter().map(|piece| piece.len).sum::<u64>();
                 let bytes = len + index_bytes(len, care);
-                let served_enough = if whole && !self.is_large(bytes) { len } else { 0 };
-                let permit = self.patiently(bytes).await.ok_or(None)?;
+                let (served_enough, patience) = match serves_parts {
+                    _ if self.is_large(bytes) => (0, PATIENCE_IF_LARGE),
+                    true => (len, PATIENCE_OF_PARTS),
+                    false => (0, PATIENCE),
+                };
+                let permit = self.patiently(bytes, patience).await.ok_or(None)?;
                 self.load(pieces, len, rows, key, (care, served_enough, permit)).await.map(Arc::new).map_err(Some)
             })
             .await;
@@ -383,8 +390,8 @@ impl Windows {
     /// Memory for a window. The region before gives its window back when its last segments are
     /// encoded: worth a moment's wait, and no more, because others may be waiting for what this
     /// upload holds.
-    async fn patiently(&self, bytes: u64) -> Option<Permit> {
-        let deadline = Instant::now() + if self.is_large(bytes) { PATIENCE_IF_LARGE } else { PATIENCE };
+    async fn patiently(&self, bytes: u64, patience: Duration) -> Option<Permit> {
+        let deadline = Instant::now() + patience;
         loop {
             match self.budget.try_acquire(bytes) {
                 None if Instant::now() < deadline => tokio::time::sleep(LOOK_EVERY).await,
@@ -411,8 +418,8 @@ impl Windows {
     }
 
     /// Forgets the one that was asked for longest ago among those that nobody uses and that have
-    /// served their time: several uploads whose windows do not fit at once would otherwise take them
-    /// from each other, and load one for each part.
+    /// served their time: several uploads whose windows do not fit at once would otherwise take
+    /// them from each other, and load one for each part.
     fn free_one_idle(&self) -> bool {
         let now = Instant::now();
         self.free_one(|slot, window| slot.is_spare(window, now))

@@ -348,7 +348,7 @@ impl Encoding {
             return Some(region.clone());
         }
         let (encoder, bucket, reach) = (self.encoder.clone(), self.bucket.clone(), self.target.reach);
-        let effort = self.trying.effort().unwrap_or(Effort::Fast);
+        let (effort, is_part) = (self.trying.effort().unwrap_or(Effort::Fast), self.target.part.is_some());
         let (view_ranges, tried) = (self.view_ranges.clone(), self.tried.clone());
         let (earlier, mut left_pool) = (self.pushed, self.left_pool.subscribe());
         let before = self.region.take().map(|(_, region)| region);
@@ -358,14 +358,14 @@ impl Encoding {
             if let Some(before) = before {
                 before.await;
             }
-            let mut outcome = encoder.bases.region(&bucket, &choice.bases, position, reach, effort).await;
+            let mut outcome = encoder.bases.region(&bucket, &choice.bases, position, reach, effort, is_part).await;
             if let Ok(RegionOutcome::Busy) = outcome {
                 // The memory may be with this body's earlier segments. They need nothing of what
                 // comes after them, so they can be waited for however long they take. What later
                 // ones hold leaves room for a small window.
                 left_pool.wait_for(|count| *count >= earlier).await.ok()?;
                 let reach = reach.min(encoder.bases.windows().len_max());
-                outcome = encoder.bases.region(&bucket, &choice.bases, position, reach, effort).await;
+                outcome = encoder.bases.region(&bucket, &choice.bases, position, reach, effort, is_part).await;
             }
             match outcome {
                 Ok(RegionOutcome::Ready(region)) => {
