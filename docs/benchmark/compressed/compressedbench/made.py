@@ -21,7 +21,7 @@ from cluster.postgres import Postgres, binaries
 from outside.clients import s3_client
 from outside.storage import stored
 
-from compressedbench.store import BINARY, EFFORTS, KEK, DefaultServer, bucket_of
+from compressedbench.store import BINARY, EFFORTS, DefaultServer, bucket_of
 
 SETTLE_S_MAX = 600
 WORDS = [
@@ -203,8 +203,7 @@ KINDS: dict[str, Make] = {
 def measured(kind: str, contents: tuple[bytes, bytes], binary: Path, effort: str) -> str:
     """A row: sizes, and what is stored of the second after `settle`, over the first."""
     with tempfile.TemporaryDirectory() as folder:
-        server = DefaultServer(Path(folder), environment={"DELTAWEIR_KEK": KEK}, binary=binary)
-        first, second = stored_of(server, bucket_of(effort), contents)
+        first, second = stored_of(DefaultServer(Path(folder), binary=binary), bucket_of(effort), contents)
     shares = f"{first / len(contents[0]):.1%} | {second / len(contents[1]):.1%}"
     return f"| {kind} | {effort} | {len(contents[1]) / 1e6:.2f} MB | {shares} |"
 

@@ -10,7 +10,6 @@ store.md. Exit code 1 when a pair could not be measured; it is named in the repo
 from __future__ import annotations
 
 import argparse
-import base64
 import json
 import os
 import subprocess
@@ -21,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from cluster.replicas import KEK
 from codecbench.codecs import PEERS, Peer
 from outside.clients import S3Client, s3_client
 from outside.server import REGION, Server, toml
@@ -35,7 +35,6 @@ BINARY = ROOT / "target" / "release" / "deltaweir"
 SEALED = "sealed"
 """At effort `auto`, too, in an encrypted bucket."""
 EFFORTS = ("auto", "balanced", "high", SEALED)
-KEK = base64.b64encode(bytes(range(32))).decode()
 SETTLE_S_MAX = 1800
 PEER_S_MAX = 900
 READS = 3
@@ -49,6 +48,9 @@ def bucket_of(effort: str) -> str:
 
 class DefaultServer(Server):
     """A server that is told where to listen, where its data is and how hard each bucket tries, and nothing else."""
+
+    def variables(self) -> dict[str, str]:
+        return super().variables() | {"DELTAWEIR_KEK": KEK}
 
     def write_config(self) -> None:
         listen = {"listen": f"127.0.0.1:{self.port}", "admin_listen": f"127.0.0.1:{self.admin_port}"}
@@ -171,10 +173,7 @@ def main() -> int:
     asked = parser.parse_args()
     print(f"seed {asked.seed}, {asked.binary.parent.name} build")
     pairs, failed = [], []
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        DefaultServer(Path(folder), environment={"DELTAWEIR_KEK": KEK}, binary=asked.binary.resolve()) as server,
-    ):
+    with tempfile.TemporaryDirectory() as folder, DefaultServer(Path(folder), binary=asked.binary.resolve()) as server:
         s3 = s3_client(server.endpoint)
         for effort in asked.efforts:
             s3.create_bucket(Bucket=bucket_of(effort))
