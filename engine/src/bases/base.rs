@@ -340,8 +340,7 @@ impl Bases {
         if pieces.is_empty() {
             return Ok(RegionOutcome::Nothing);
         }
-        let is_whole = |base: &Placed| base.object.size <= reach.min(self.windows.whole_len_max());
-        let serves_parts = is_part && bases.iter().all(is_whole);
+        let serves_parts = is_part && bases.iter().all(|base| self.fits_whole(base.object.size, reach));
         let Some(window) = self.windows.get(pieces, &rows, bucket.domain_key(), effort, serves_parts).await? else {
             return Ok(RegionOutcome::Busy);
         };
@@ -381,7 +380,7 @@ impl Bases {
                     let Some(pin) = self.pins.pin(bases.iter().map(|base| BlobId(base.id.0))) else { continue };
                     found.pins.push(pin);
                     let whole_len: u64 = bases.iter().map(|base| base.plain_len).sum();
-                    if whole_len <= reach.min(self.windows.whole_len_max()) {
+                    if self.fits_whole(whole_len, reach) {
                         // All of it, not only what this delta used: the same window then serves
                         // every version of a series.
                         found
@@ -449,11 +448,15 @@ impl Bases {
         Ok(())
     }
 
+    /// Whether one window has all of a base of `base_len` bytes.
+    fn fits_whole(&self, base_len: u64, reach: u64) -> bool {
+        base_len <= reach.min(self.windows.whole_len_max())
+    }
+
     /// Which logical bytes of a base of `base_len` bytes serve the region at `position`: all when
     /// they are within `reach`, else the region with a quarter of a window on either side.
     fn place(&self, position: u64, base_len: u64, reach: u64) -> (u64, u64) {
-        let reach = reach.min(self.windows.whole_len_max());
-        if base_len <= reach {
+        if self.fits_whole(base_len, reach) {
             return (0, base_len);
         }
         let len = self.windows.len_max().min(reach);

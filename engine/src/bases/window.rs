@@ -77,7 +77,8 @@ pub(crate) struct Window {
     /// How they lie in the backend.
     pub(crate) layout: Vec<WindowUnit>,
     pieces: Vec<(u64, BasePiece)>,
-    care: Care,
+    /// The effort that the narrow index is built for, which is what was charged.
+    narrow: Effort,
     /// Bytes that were encoded against it.
     served: AtomicU64,
     /// With so many it has paid for itself, and may go as soon as nobody uses it.
@@ -91,11 +92,11 @@ impl Window {
     /// The codec's index for an effort, built by the first who asks; [`index_bytes`] has them
     /// charged. Call it on the codec pool.
     pub(crate) fn index(&self, effort: Effort) -> &BaseIndex {
-        match (effort, self.care) {
-            (Effort::Fast, _) => self.wide_index.get_or_init(|| BaseIndex::build(&self.plain, effort)),
-            (_, Care::Usual) => self.narrow_index.get_or_init(|| BaseIndex::build(&self.plain, Effort::Balanced)),
-            (_, Care::Thorough) => self.narrow_index.get_or_init(|| BaseIndex::build(&self.plain, effort)),
-        }
+        let (slot, built_for) = match effort {
+            Effort::Fast => (&self.wide_index, effort),
+            _ => (&self.narrow_index, self.narrow),
+        };
+        slot.get_or_init(|| BaseIndex::build(&self.plain, built_for))
     }
 
     /// Says that `len` bytes were encoded against it.
@@ -128,34 +129,22 @@ impl Window {
     }
 }
 
-/// Whose windows: the index that `high` and `max` search takes twice as much.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Care {
-    Usual,
-    Thorough,
-}
-
-impl Care {
-    fn of(effort: Effort) -> Self {
-        match effort {
-            Effort::Fast | Effort::Balanced => Self::Usual,
-            Effort::High | Effort::Max => Self::Thorough,
-        }
+/// The effort whose narrow index serves `effort`: that of `high` and `max`, which is the same,
+/// takes twice as much as the others'.
+fn narrow_for(effort: Effort) -> Effort {
+    match effort {
+        Effort::Fast | Effort::Balanced => Effort::Balanced,
+        Effort::High | Effort::Max => Effort::High,
     }
 }
 
-/// Memory of the indexes of a window of `len` bytes: the wide one, and the narrow one of the most
-/// thorough effort that may ask.
-fn index_bytes(len: u64, care: Care) -> u64 {
+/// Memory of the indexes of a window of `len` bytes: the wide one, and the narrow one.
+fn index_bytes(len: u64, narrow: Effort) -> u64 {
     let len = usize::try_from(len).unwrap_or(WINDOW_LEN_MAX);
-    let narrow = match care {
-        Care::Usual => Effort::Balanced,
-        Care::Thorough => Effort::High,
-    };
     [Effort::Fast, narrow].into_iter().map(|effort| BaseIndex::memory_bytes_for(len, effort) as u64).sum()
 }
 
-type WindowKey = (Care, Vec<(BlobId, u64, u64)>);
+type WindowKey = (Effort, Vec<(BlobId, u64, u64)>);
 
 #[derive(Default)]
 struct Slot {
@@ -255,22 +244,22 @@ impl Windows {
         serves_parts: bool,
     ) -> Result<Option<Arc<Window>>, EngineError> {
         tracing::trace!(target: "path", "get()");
-        let (pieces, care) = (in_order(pieces), Care::of(effort));
-        let name = (care, pieces.iter().map(|piece| (piece.blob, piece.offset, piece.len)).collect());
+        let (pieces, narrow) = (in_order(pieces), narrow_for(effort));
+        let name = (narrow, pieces.iter().map(|piece| (piece.blob, piece.offset, piece.len)).collect());
         let asked = self.ask(&name);
         let loaded = asked
             .slot
             .cell
             .get_or_try_init(|| async {
                 let len = pieces.iter().map(|piece| piece.len).sum::<u64>();
-                let bytes = len + index_bytes(len, care);
+                let bytes = len + index_bytes(len, narrow);
                 let (served_enough, patience) = match serves_parts {
                     _ if self.is_large(bytes) => (0, PATIENCE_IF_LARGE),
                     true => (len, PATIENCE_OF_PARTS),
                     false => (0, PATIENCE),
                 };
                 let permit = self.patiently(bytes, patience).await.ok_or(None)?;
-                self.load(pieces, len, rows, key, (care, served_enough, permit)).await.map(Arc::new).map_err(Some)
+                self.load(pieces, len, rows, key, (narrow, served_enough, permit)).await.map(Arc::new).map_err(Some)
             })
             .await;
         match loaded {
@@ -295,7 +284,7 @@ impl Windows {
         len: u64,
         rows: &[BlobRow],
         key: Option<&DomainKey>,
-        (care, served_enough, permit): (Care, u64, Permit),
+        (narrow, served_enough, permit): (Effort, u64, Permit),
     ) -> Result<Window, EngineError> {
         let mut parts = Vec::new();
         for piece in &mut pieces {
@@ -352,7 +341,7 @@ impl Windows {
             plain,
             layout,
             pieces,
-            care,
+            narrow,
             served: AtomicU64::new(0),
             served_enough,
             wide_index: OnceLock::new(),
@@ -453,7 +442,7 @@ mod tests {
             let plain = vec![0; len];
             let held = |effort| BaseIndex::build(&plain, effort).memory_bytes() as u64;
             for effort in [Effort::Fast, Effort::Balanced, Effort::High, Effort::Max] {
-                let charged = index_bytes(len as u64, Care::of(effort));
+                let charged = index_bytes(len as u64, narrow_for(effort));
                 assert!(held(Effort::Fast) + held(effort) <= charged, "{len} at {effort:?}");
             }
         }
