@@ -15,7 +15,7 @@ from pathlib import Path
 
 from codecbench.codecs import TooSlowError
 
-from goalbench import codec, gigabytes, releases, replicas, size, table
+from goalbench import codec, gigabytes, peer, releases, replicas, size, table
 from goalbench.goals import GOALS, Check, Found, Report, Size, line
 from goalbench.served import STUDIES, Load, Round, Study
 from taxbench import machine
@@ -36,6 +36,7 @@ LARGE = 1_000_000
 NATIVE = REPOSITORY / ".bench-data" / "codec"
 """Where `make bench-codec` keeps what it fetches."""
 ALL_STUDIES = (
+    *peer.STUDIES,
     *STUDIES,
     Study("native releases", releases.stored, 11, rounds_max=1),
     Study("replicas", replicas.several, 12),

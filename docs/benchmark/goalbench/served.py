@@ -19,6 +19,7 @@ from taxbench.admin import AdminClient
 from taxbench.client.operation import Kind, Operation
 from taxbench.client.pool import Batch, WorkerPool
 from taxbench.servers.deltaweir import BucketSettings, Deltaweir
+from taxbench.servers.target import Target
 from taxbench.studies.bench import Content, StudyError, cpu_s, run_checked, settle_s, versions
 
 PLAIN, DELTA, FAST = "plain", "delta", "fast"
@@ -83,7 +84,7 @@ def ask(kind: Kind, content: Content, bucket: str, key: str) -> Operation:
 class Served:
     """A server that runs, and who asks it."""
 
-    server: Deltaweir
+    server: Target
     pool: WorkerPool
     counts: list[Timed] | None = None
 
@@ -128,56 +129,86 @@ class Served:
 def serving(round_: Round, clients: int, object_bytes_max: int, defer: bool = True) -> Iterator[Served]:
     """A server with the three buckets and clients for it; its data is gone afterwards."""
     server = round_.server(defer)
+    with beside(server, server.data_dir, round_, clients, object_bytes_max) as served:
+        yield served
+
+
+@contextmanager
+def beside(server: Target, data: Path, round_: Round, clients: int, object_bytes_max: int) -> Iterator[Served]:
+    """Any server with the same buckets and clients."""
     try:
         with server, WorkerPool(clients, object_bytes_max) as pool:
             for bucket in BUCKETS:
                 server.ensure_bucket(bucket)
             yield Served(server, pool, round_.timed)
     finally:
-        shutil.rmtree(server.data_dir, ignore_errors=True)
+        shutil.rmtree(data, ignore_errors=True)
 
 
 def small_requests(round_: Round) -> Figures:
-    """Line 1. Content is random, so that nothing but the request costs."""
+    """Line 1."""
+    with serving(round_, round_.load.clients, round_.load.small_bytes) as served:
+        yield from requests_of(served, round_)
+
+
+def requests_of(served: Served, round_: Round) -> Figures:
+    """CPU ms of each kind. Content is random, so that nothing but the request costs."""
     load = round_.load
     contents = round_.random("small", load.small, load.small_bytes)
     kinds: tuple[Kind, ...] = ("put", "get", "head", "delete")
-    with serving(round_, load.clients, load.small_bytes) as served:
-        served.all_well([ask("put", c, DELTA, f"warm-up/{c.path.name}") for c in contents[:100]])
-        for kind in kinds:
-            _, cpu = served.timed([ask(kind, c, DELTA, f"small/{c.path.name}") for c in contents])
-            yield kind.upper(), cpu * 1000 / len(contents)
+    served.all_well([ask("put", c, DELTA, f"warm-up/{c.path.name}") for c in contents[:100]])
+    for kind in kinds:
+        _, cpu = served.timed([ask(kind, c, DELTA, f"small/{c.path.name}") for c in contents])
+        yield kind.upper(), cpu * 1000 / len(contents)
+
+
+Named = list[tuple[Content, str]]
+"""Contents and their keys."""
+
+
+def families(round_: Round) -> tuple[Named, Named]:
+    """Eight objects, and a successor of each."""
+    made = [versions(round_.seed + n, "shifted", round_.load.parted_bytes, 2, round_.place / str(n)) for n in range(8)]
+    old = [(content, f"family-{n}/1.0") for n, (content, _) in enumerate(made)]
+    new = [(content, f"family-{n}/1.1") for n, (_, content) in enumerate(made)]
+    return old, new
+
+
+def put_in_parts(load: Load, contents: Named, bucket: str) -> list[Operation]:
+    asked = [ask("multipart", content, bucket, key) for content, key in contents]
+    return [replace(operation, part_size=load.part_bytes) for operation in asked]
+
+
+def per_gigabyte(served: Served, operations: list[Operation]) -> float:
+    """CPU seconds."""
+    batch, cpu = served.timed(operations)
+    return cpu / (batch.payload_bytes / 1e9)
+
+
+def warmed_put(served: Served, load: Load, old: Named) -> float:
+    """What a machine touches for the first time (its own memory, the pages of the file system) costs a third of a PUT,
+    so a first turn does not count."""
+    served.all_well(put_in_parts(load, [(content, f"warm-up/{key}") for content, key in old], PLAIN))
+    return per_gigabyte(served, put_in_parts(load, old, PLAIN))
 
 
 def parts(round_: Round) -> Figures:
-    """Line 2. Nothing is put off: what an upload costs is in its own time. What a machine touches for the first time
-    (its own memory, the pages of the file system) costs a third of a PUT, so a first turn does not count."""
+    """Line 2. Nothing is put off: what an upload costs is in its own time."""
     load = round_.load
-    families = [versions(round_.seed + n, "shifted", load.parted_bytes, 2, round_.place / str(n)) for n in range(8)]
-    old = [(content, f"family-{n}/1.0") for n, (content, _) in enumerate(families)]
-    new = [(content, f"family-{n}/1.1") for n, (_, content) in enumerate(families)]
+    old, new = families(round_)
     with serving(round_, load.clients, 2 * load.parted_bytes, defer=False) as served:
 
-        def put(contents: list[tuple[Content, str]], bucket: str) -> list[Operation]:
-            asked = [ask("multipart", content, bucket, key) for content, key in contents]
-            return [replace(operation, part_size=load.part_bytes) for operation in asked]
-
-        def get(contents: list[tuple[Content, str]], bucket: str) -> list[Operation]:
+        def get(contents: Named, bucket: str) -> list[Operation]:
             served.settle()
             served.admin.drop_caches()
             return [ask("get", content, bucket, key) for content, key in contents]
 
-        def per_gigabyte(operations: list[Operation]) -> float:
-            batch, cpu = served.timed(operations)
-            return cpu / (batch.payload_bytes / 1e9)
-
-        served.all_well(put([(content, f"warm-up/{key}") for content, key in old], PLAIN))
-        yield "PUT", per_gigabyte(put(old, PLAIN))
-        served.all_well(put(old, DELTA))
+        yield "PUT", warmed_put(served, load, old)
+        served.all_well(put_in_parts(load, old, DELTA))
         served.settle()
-        yield "PUT delta", per_gigabyte(put(new, DELTA))
-        yield "GET cold", per_gigabyte(get(old, PLAIN))
-        yield "GET delta", per_gigabyte(get(new, DELTA))
+        yield "PUT delta", per_gigabyte(served, put_in_parts(load, new, DELTA))
+        yield "GET cold", per_gigabyte(served, get(old, PLAIN))
+        yield "GET delta", per_gigabyte(served, get(new, DELTA))
 
 
 READ_TURNS = 4
@@ -286,8 +317,6 @@ class Study:
 
 
 STUDIES = (
-    Study("4 KiB requests", small_requests, 1),
-    Study("parts of 8 MiB", parts, 2),
     Study("reads", reads, {"cold": (3, "cold"), "warm": (3, "warm"), "first byte": (4, "cold")}),
     Study("uploads", uploads, 5),
     Study("six side by side", side_by_side, 7),

@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,13 +17,14 @@ import numpy as np
 import pytest
 
 from goalbench import __main__ as program
-from goalbench import cloud, codec, counts, encryption, gigabytes, limits, replicas, served, size, table
+from goalbench import cloud, codec, counts, encryption, gigabytes, limits, peer, replicas, served, size, table
 from goalbench.goals import GOALS, Check, Found, Report, Size, line, of_line, verdict
 from goalbench.seen import seen
 from goalbench.served import BUCKETS, Load, Round, Served, Study, Timed, ask
 from taxbench.progress import Reporter
 from taxbench.prometheus import parse
 from taxbench.records import MachineFacts, Noise
+from taxbench.servers.target import TargetError
 from taxbench.statistics import Interval
 from taxbench.studies.bench import Content, StudyError
 
@@ -223,10 +225,27 @@ def test_a_run_writes_what_it_prints(
     assert printed == (tmp_path / "out" / "report.md").read_text()
     assert "| PUT | 0.05 [0.05, 0.05] ms | ≤ 0.25 ms | met |" in printed
     kept = Report.model_validate_json((tmp_path / "out" / "results.json").read_text())
-    assert [of.interval.values for of in kept.found if of.interval] == [[0.05, 0.05]] * 4
+    assert [of.interval.values for of in kept.found if of.interval] == [[0.05, 0.05]] * len(line(1).checks)
     assert all(one is not None for _, one in of_line(kept.found, line(1)))
     assert program.main([*command, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rounds"] == 2
+
+
+def test_what_versitygw_takes_beside_is_a_ratio_with_a_goal_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer, "small_requests", lambda _: iter([("PUT", 0.5), ("GET", 0.1)]))
+    monkeypatch.setattr(peer, "requests_of", lambda *_: iter([("PUT", 0.25), ("GET", 0.2)]))
+    monkeypatch.setattr(peer, "versitygw", lambda *_: nullcontext())
+    figures = dict(peer.small_requests_of_both(Round(tmp_path, tmp_path, Load(), 1)))
+    assert figures == {"PUT": 0.5, "GET": 0.1, "PUT / versitygw": 2.0, "GET / versitygw": 0.5}
+    assert all(line(1).check(name).unit for name in figures)
+
+
+def test_without_versitygw_its_lines_say_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer, "find_tool", lambda _: "")
+    with pytest.raises(TargetError, match=r"tests/setup\.sh"), peer.versitygw(Round(tmp_path, tmp_path, Load(), 1), 1):
+        pass
 
 
 def test_the_load_is_one_that_every_client_has_a_share_of() -> None:
