@@ -12,6 +12,7 @@ mod agreement;
 mod at_once;
 mod connection;
 mod errors;
+mod gather;
 mod options;
 mod ownership;
 mod readers;

@@ -3,6 +3,7 @@
 use super::{
     connection::{self, NotBegun, SqliteSession, finish},
     errors::{catalog_error, is_of_connection},
+    gather::{Awaited, Gathering},
     options::Place,
     readers::Readers,
     scour::Scouring,
@@ -48,6 +49,7 @@ pub(super) struct Writer {
     /// `None` only while dropping.
     queue: Option<mpsc::Sender<Order>>,
     thread: Option<JoinHandle<()>>,
+    awaited: Arc<Awaited>,
     #[cfg(test)]
     pub(super) fault: Arc<std::sync::Mutex<Option<CommitFault>>>,
 }
@@ -67,11 +69,13 @@ impl Writer {
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
         #[cfg(test)]
         let fault = Arc::default();
+        let awaited = Arc::<Awaited>::default();
         let committer = Committer {
             place,
             session: Some(session),
             is_uncertain: false,
             readers,
+            awaited: Arc::clone(&awaited),
             #[cfg(test)]
             fault: Arc::clone(&fault),
         };
@@ -82,6 +86,7 @@ impl Writer {
         Ok(Writer {
             queue: Some(queue),
             thread: Some(thread),
+            awaited,
             #[cfg(test)]
             fault,
         })
@@ -101,7 +106,13 @@ impl Writer {
     }
 
     async fn order(&self, order: Order) -> Result<()> {
-        self.queue.as_ref().ok_or_else(ended)?.send(order).await.map_err(|_| ended())
+        self.queue.as_ref().ok_or_else(ended)?.send(order).await.map_err(|_| ended())?;
+        if self.awaited.comes()
+            && let Some(thread) = &self.thread
+        {
+            thread.thread().unpark();
+        }
+        Ok(())
     }
 }
 
@@ -128,13 +139,14 @@ struct Committer {
     /// Whether the log may hold what nobody was told of: it is opened while nobody reads.
     is_uncertain: bool,
     readers: Arc<Readers>,
+    awaited: Arc<Awaited>,
     #[cfg(test)]
     fault: Arc<std::sync::Mutex<Option<CommitFault>>>,
 }
 
 impl Committer {
     fn run(mut self, mut orders: mpsc::Receiver<Order>) {
-        let mut next = None;
+        let (mut next, mut gathering) = (None, Gathering::default());
         while let Some(first) = next.take().or_else(|| orders.blocking_recv()) {
             let mut group = Vec::new();
             match first {
@@ -144,18 +156,23 @@ impl Committer {
                     continue;
                 }
             }
-            while group.len() < self.place.options.group_max
-                && let Ok(order) = orders.try_recv()
-            {
-                match order {
-                    Order::Change(job) => group.push(job),
-                    other => {
-                        next = Some(other);
-                        break;
+            let most = self.place.options.group_max;
+            let take = |group: &mut Vec<Job>| {
+                while next.is_none()
+                    && group.len() < most
+                    && let Ok(order) = orders.try_recv()
+                {
+                    match order {
+                        Order::Change(job) => group.push(job),
+                        other => next = Some(other),
                     }
                 }
-            }
+                next.is_none() && group.len() < most
+            };
+            gathering.gather(&mut group, &self.awaited, take);
+            let (changes, began) = (group.len(), Instant::now());
             self.commit_group(group);
+            gathering.ended(changes, orders.len(), began.elapsed());
             if let Some(session) = &mut self.session {
                 self.readers.note_reprepares(std::mem::take(&mut session.work.reprepares));
             }

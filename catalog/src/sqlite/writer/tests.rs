@@ -45,8 +45,8 @@ impl Bench {
         let ownership = Arc::new(Ownership::take(&place.path).unwrap());
         let session = connection::open_writing(&place).unwrap();
         let readers = Arc::new(Readers::new(place.clone(), ownership));
-        let committer =
-            Committer { place, session: Some(session), is_uncertain: false, readers, fault: Arc::default() };
+        let (awaited, fault) = Default::default();
+        let committer = Committer { place, session: Some(session), is_uncertain: false, readers, awaited, fault };
         // Only for what is made with it: nobody else may have the file open.
         let elsewhere = SqliteCatalog::open(directory.path().join("other.db"), SqliteOptions::default()).await;
         let desk = Desk { catalog: Arc::new(elsewhere.unwrap()), bucket, epoch };
