@@ -250,6 +250,7 @@ impl Paths {
         });
         let stager = Arc::new(Stager {
             defer: config.convert.defer,
+            effort_by_load: config.effort_by_load,
             encoder,
             hash_pool: hash_pool.clone(),
             md5_lanes: Arc::new(Md5Lanes::new(hash_pool.clone())),

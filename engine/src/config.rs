@@ -52,6 +52,13 @@ pub enum EffortSetting {
     Max,
 }
 
+impl EffortSetting {
+    /// What an idle machine makes of it.
+    pub(crate) fn without_load(self) -> Self {
+        if self == Self::Auto { Self::Balanced } else { self }
+    }
+}
+
 /// Among whose content new content of a bucket looks for bases and duplicates, whoever writes it
 /// (docs/decisions/0036-compartments.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,15 +127,10 @@ impl EngineConfig {
     /// A store below `directory` that lives as long as one command: new buckets get `settings` on
     /// the backend `local`, and the effort does not depend on what else the machine does.
     pub fn temporary(directory: &Path, settings: BucketSettings) -> Self {
-        let effort = match settings.effort {
-            EffortSetting::Auto => EffortSetting::Balanced,
-            effort => effort,
-        };
         let day = Duration::from_secs(86_400);
         Self {
             data: directory.to_owned(),
             defaults: BucketSettings {
-                effort,
                 backend: "local".into(),
                 read_through: None,
                 keysets: Vec::new(),
@@ -155,6 +157,7 @@ impl EngineConfig {
             open_uploads_per_user_max: 10_000,
             lifecycle_day: day,
             schedule_jobs: false,
+            effort_by_load: false,
             eject_roots: Vec::new(),
             safety: SafetyConfig {
                 backend: "local".into(),
@@ -241,6 +244,9 @@ pub struct EngineConfig {
     /// Whether background jobs run on their own; a command that opens the store for a moment leaves
     /// them to servers.
     pub schedule_jobs: bool,
+    /// Whether the effort `auto` looks at the load; otherwise an upload is encoded as on an idle
+    /// machine.
+    pub effort_by_load: bool,
     /// What the converter may do.
     pub convert: ConvertConfig,
     /// Who is told of changes.

@@ -97,6 +97,7 @@ pub(crate) fn config(dir: &Path, memory_bytes_max: u64) -> EngineConfig {
         },
         eject_roots: Vec::new(),
         schedule_jobs: true,
+        effort_by_load: true,
         notify: crate::config::NotifyConfig::default(),
         // A machine under load would store some of the content of these tests later.
         convert: ConvertConfig {

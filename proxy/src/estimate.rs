@@ -31,7 +31,7 @@ use predict::predict;
 pub use predict::{ClassEstimate, Prediction};
 use serde::Serialize;
 use series::{Listed, Observed, Population, Run};
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 use storage_backends::{BackendError, ErrorKind, PlainRead, PlainStore};
 
 /// Most objects of a source that are looked at; what is more is estimated by prefixes.
@@ -40,6 +40,8 @@ const LISTED_MAX: usize = 2_000_000;
 const OBJECT_BYTES_MAX: u64 = 256 << 20;
 /// Bytes of an object that are read in one request.
 const READ_BYTES: u64 = 8 << 20;
+/// The longest that the converter may take for one object.
+const CONVERSION_MAX: Duration = Duration::from_secs(3600);
 /// The temporary store's bucket.
 const BUCKET: &str = "estimate";
 
@@ -121,6 +123,7 @@ pub async fn estimate(
         (OBJECT_BYTES_MAX, u64::MAX, population.choose(sample_bytes, seed))
     };
     let mut config = EngineConfig::temporary(work, options.settings.clone());
+    config.convert.defer = true;
     if options.settings.encryption == Encryption::Aes256 {
         config.kek = Some(new_kek()?);
     }
@@ -256,8 +259,24 @@ impl Upload<'_> {
             .publisher
             .publish(self.bucket, &listed.key, staged, VersionFacts::default(), Precondition::None)
             .await?;
-        let (stored, is_truncated) = (published.storage.stored_bytes, len < found.len);
-        Ok(Some(Stored { len, stored, is_truncated }))
+        let stored = match self.converted(&listed.key).await? {
+            Some(bytes) => bytes,
+            None => published.storage.stored_bytes,
+        };
+        Ok(Some(Stored { len, stored, is_truncated: len < found.len }))
+    }
+
+    /// What an object takes once the converter has done what it would do later, as for compressed
+    /// files; `None` where nothing waits for it.
+    async fn converted(&self, key: &str) -> Result<Option<u64>, EngineError> {
+        if self.engine.catalog().deferred_sum().await?.blobs == 0 {
+            return Ok(None);
+        }
+        if !self.engine.jobs.settle(CONVERSION_MAX).await? {
+            let waited = CONVERSION_MAX.as_secs();
+            return Err(EngineError::Unavailable(format!("the converter was not done after {waited} seconds")));
+        }
+        Ok(self.engine.read.head(self.bucket, key).await?.map(|found| found.facts.storage.stored_bytes))
     }
 }
 

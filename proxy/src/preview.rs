@@ -65,7 +65,7 @@ pub struct Preview {
     pub prefix: String,
     /// The settings that were tried.
     pub compression: Compression,
-    /// As there. `auto` is tried as `balanced`.
+    /// As there. `auto` is tried as on an idle machine.
     pub effort: EffortSetting,
     /// Objects that were looked at: the first ones of the prefix. Of a bucket that keeps versions,
     /// every version is one.
@@ -145,9 +145,10 @@ fn of_path(path: &Path, error: io::Error) -> EngineError {
 }
 
 /// Refuses a sample that would take what the server keeps free: the temporary store lies on the
-/// disk of the data directory. Twice the sample is more than it and one object take, with the rows.
+/// disk of the data directory. Three times the sample is more than it and one object take, with the
+/// rows, and with archives in both of their forms.
 fn has_room(free_bytes: u64, sample_bytes: u64) -> std::result::Result<(), EngineError> {
-    let needed = sample_bytes.saturating_mul(2).saturating_add(DISK_RESERVE_BYTES);
+    let needed = sample_bytes.saturating_mul(3).saturating_add(DISK_RESERVE_BYTES);
     if free_bytes < needed {
         let message = format!("a preview needs {needed} free bytes below the data directory; {free_bytes} are left");
         return Err(EngineError::Unavailable(message));
@@ -343,8 +344,8 @@ mod tests {
 
     #[test]
     fn a_sample_leaves_the_reserve_of_the_disk_alone() {
-        assert!(has_room(DISK_RESERVE_BYTES + 200, 100).is_ok());
-        for free_bytes in [0, DISK_RESERVE_BYTES, DISK_RESERVE_BYTES + 199] {
+        assert!(has_room(DISK_RESERVE_BYTES + 300, 100).is_ok());
+        for free_bytes in [0, DISK_RESERVE_BYTES, DISK_RESERVE_BYTES + 299] {
             assert!(matches!(has_room(free_bytes, 100), Err(EngineError::Unavailable(_))), "{free_bytes}");
         }
         assert!(has_room(u64::MAX - 1, u64::MAX).is_err());

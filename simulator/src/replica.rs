@@ -298,6 +298,7 @@ fn config(directory: &Path, journal_interval: Duration) -> EngineConfig {
         },
         eject_roots: Vec::new(),
         schedule_jobs: true,
+        effort_by_load: true,
         notify: NotifyConfig::default(),
         convert: ConvertConfig { free_bytes_min: 0, ..ConvertConfig::default() },
     }

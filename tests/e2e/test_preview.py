@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from outside.archives import wheel
 from outside.buckets import NewServer
 from outside.clients import s3_client
 from outside.content import KIB, release
@@ -34,7 +35,9 @@ def fill(server: Server, bucket: str, made: dict[str, bytes]) -> int:
     for key, content in made.items():
         s3.put_object(Bucket=bucket, Key=key, Body=content)
     server.settle()
-    return int(bucket_stats(server, bucket)["stored"]["total"])
+    taken: dict[str, int] = bucket_stats(server, bucket)["stored"]
+    # What the converter has replaced is gone after the next collection.
+    return taken["total"] - taken["tombstoned"]
 
 
 def previews(server: Server, *arguments: str) -> dict[str, Any]:
@@ -68,6 +71,15 @@ def test_each_setting_is_predicted_as_it_turns_out(new_server: NewServer) -> Non
     shown = server.run("preview", "s3://zstd-00").stdout
     assert shown.startswith(f"{len(made)} objects, ")
     assert [line.split()[0] for line in shown.splitlines()[2:]] == list(SETTINGS)
+
+
+def test_wheels_are_foreseen_as_the_converter_stores_them(new_server: NewServer) -> None:
+    made = {f"package-1.{version}.whl": wheel(1, 16, 60_000, version) for version in range(4)}
+    server = new_server(defaults={"effort": "auto"}).start()
+    truth = {bucket: fill(server, bucket, made) for bucket in ("zstd-00", "delta-00")}
+    predicted = previews(server, "s3://zstd-00", "--compression", "delta")["delta"]["stored_bytes"]["predicted"]
+    assert truth["delta-00"] < truth["zstd-00"] * 0.5, "the successors are small"
+    assert abs(predicted - truth["delta-00"]) < truth["delta-00"] * 0.1, (predicted, truth)
 
 
 def test_the_history_of_a_bucket_that_keeps_versions_counts(new_server: NewServer) -> None:

@@ -77,6 +77,8 @@ impl<T> StagedBody<T> {
 pub struct Stager {
     /// Whether what is too much to do on arrival is done later.
     pub(crate) defer: bool,
+    /// Whether `auto` looks at the load.
+    pub(crate) effort_by_load: bool,
     pub(crate) encoder: Arc<Encoder>,
     pub(crate) hash_pool: Arc<CodecPool>,
     pub(crate) md5_lanes: Arc<Md5Lanes>,
@@ -227,6 +229,7 @@ impl Stager {
     /// How a body that arrives now is encoded.
     fn trying(&self, bucket: &BucketHandle) -> Trying {
         let BucketSettings { effort, compression, .. } = bucket.settings;
+        let effort = if self.effort_by_load { effort } else { effort.without_load() };
         Trying::on_arrival(effort, compression, self.encoder.effort.control(Instant::now()), self.defer)
     }
 

@@ -63,6 +63,7 @@ impl Reader<'_> {
             safety: self.safety()?,
             eject_roots: file.eject.roots.clone(),
             schedule_jobs: true,
+            effort_by_load: true,
             convert: self.convert()?,
             notify: self.notify()?,
         })
