@@ -48,7 +48,7 @@ def end(server: Server, releases: Releases, line: dict[str, int | str]) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_two_hundred_kills_during_conversion_lose_nothing(new_server: NewServer) -> None:
-    server = new_server(convert=CONVERT).start()
+    server = new_server(convert=CONVERT, defaults={"effort": "auto"}).start()
     s3_client(server.endpoint).create_bucket(Bucket=BUCKET)
     releases, rng, lost, wrong = Releases(BUCKET), random.Random(5), 0, 0
     for _ in range(KILLS):

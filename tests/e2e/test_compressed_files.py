@@ -16,7 +16,7 @@ import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
 from outside.archives import damaged, dump, dump_of_rows, layer, picture, plain_tar, report, tar_gz, wheel
-from outside.buckets import NewServer
+from outside.buckets import NewServer, at_effort
 from outside.clients import S3Client, blunt_client, s3_client, upload_parts
 from outside.content import MIB, release
 from outside.conversion import Releases, converting
@@ -63,6 +63,11 @@ def codings(server: Server, bucket: str, key: str) -> list[str]:
     told = server.admin(f"/api/v1/explain?bucket={bucket}&key={key}")
     inspected = [server.admin(f"/api/v1/inspect?blob={blob['id']}") for blob in told["blobs"]]
     return [segment["coding"] for blob in inspected for segment in blob["segments"]]
+
+
+@pytest.fixture
+def new_server(new_server: NewServer) -> NewServer:
+    return at_effort(new_server, "auto")
 
 
 @pytest.fixture

@@ -200,7 +200,7 @@ def test_reads_and_conversions_are_told_and_conversions_outlive_the_process(new_
 
 
 def test_candidates_of_compressed_content_are_told(new_server: NewServer) -> None:
-    server = new_server().start()
+    server = new_server(defaults={"effort": "auto"}).start()
     s3 = s3_client(server.endpoint)
     s3.create_bucket(Bucket="delta-00")
     for version in range(2):

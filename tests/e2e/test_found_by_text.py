@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from outside.archives import plain_tar, tar_gz, wheel
-from outside.buckets import NewServer
+from outside.buckets import NewServer, at_effort
 from outside.clients import S3Client, s3_client, upload_parts
 from outside.content import MIB
 from outside.server import Server, Value
@@ -39,6 +39,11 @@ ROUTES = [
     ("whl", "tar"),
 ]
 """From what is stored to what comes after it."""
+
+
+@pytest.fixture
+def new_server(new_server: NewServer) -> NewServer:
+    return at_effort(new_server, "auto")
 
 
 @pytest.fixture

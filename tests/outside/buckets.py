@@ -55,3 +55,13 @@ class NewServer(Protocol):
     """Makes a server (not started) in a folder of its own; keyword arguments are TOML tables."""
 
     def __call__(self, folder: str = "server", /, **tables: dict[str, Value]) -> Server: ...
+
+
+def at_effort(new_server: NewServer, effort: str) -> NewServer:
+    """A maker of servers whose buckets try so hard. Others here are `balanced`, which no load changes, but which spends
+    little on reading compressed files."""
+
+    def make(folder: str = "server", /, **tables: dict[str, Value]) -> Server:
+        return new_server(folder, **({"defaults": {"effort": effort}} | tables))
+
+    return make

@@ -277,11 +277,12 @@ pub(crate) fn text_is_better(otherwise: u64, in_text: u64) -> bool {
 }
 
 /// Nanoseconds of decoding that a byte saved by a view may cost, by the bucket's effort; `None` for
-/// any time. With 250, what five ecosystems publish is read at 70 MB/s for each core
-/// (docs/decisions/0069-the-price-of-reading.md).
+/// any time (docs/decisions/0088-a-price-for-each-effort.md). A segment is decoded at one byte in
+/// so many nanoseconds at least.
 pub(crate) fn view_ns_per_byte_max(effort: EffortSetting) -> Option<u64> {
     match effort {
-        EffortSetting::Auto | EffortSetting::Fast | EffortSetting::Balanced => Some(250),
+        EffortSetting::Fast | EffortSetting::Balanced => Some(12),
+        EffortSetting::Auto => Some(200),
         EffortSetting::High | EffortSetting::Max => None,
     }
 }

@@ -13,7 +13,7 @@ mod pair;
 use std::{env, fs, io, process::ExitCode};
 
 /// As in the store (`engine/src/bases/plan.rs`).
-const NS_PER_BYTE: u64 = 250;
+const NS_PER_BYTE: u64 = 200;
 
 fn main() -> io::Result<ExitCode> {
     let mut paths: Vec<_> = env::args_os().skip(1).collect();
