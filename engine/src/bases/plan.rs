@@ -281,7 +281,7 @@ pub(crate) fn text_is_better(otherwise: u64, in_text: u64) -> bool {
 /// so many nanoseconds at least.
 pub(crate) fn view_ns_per_byte_max(effort: EffortSetting) -> Option<u64> {
     match effort {
-        EffortSetting::Fast | EffortSetting::Balanced => Some(12),
+        EffortSetting::Fast | EffortSetting::Balanced => Some(11),
         EffortSetting::Auto => Some(200),
         EffortSetting::High | EffortSetting::Max => None,
     }
