@@ -259,10 +259,7 @@ impl Upload<'_> {
             .publisher
             .publish(self.bucket, &listed.key, staged, VersionFacts::default(), Precondition::None)
             .await?;
-        let stored = match self.converted(&listed.key).await? {
-            Some(bytes) => bytes,
-            None => published.storage.stored_bytes,
-        };
+        let stored = self.converted(&listed.key).await?.unwrap_or(published.storage.stored_bytes);
         Ok(Some(Stored { len, stored, is_truncated: len < found.len }))
     }
 

@@ -39,23 +39,21 @@ impl Gathering {
     /// commit took, or [`PATIENCE_MAX`], until there are as many as are expected. `take` adds what
     /// waits, and says whether there may be more. Runs on the thread that `awaited` has woken.
     pub(super) fn gather<T>(&self, group: &mut Vec<T>, awaited: &Awaited, mut take: impl FnMut(&mut Vec<T>) -> bool) {
-        let mut may_come = take(group);
-        if group.len() >= self.expected || self.patience.is_zero() {
+        if !take(group) || group.len() >= self.expected {
             return;
         }
         let ends = Instant::now() + self.patience;
-        while may_come && group.len() < self.expected {
+        loop {
             awaited.0.store(self.expected - group.len(), Ordering::SeqCst);
             // What came before that was stored wakes nobody.
-            may_come = take(group);
+            if !take(group) || group.len() >= self.expected {
+                break;
+            }
             let left = ends.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
-            if may_come && group.len() < self.expected {
-                thread::park_timeout(left);
-                may_come = take(group);
-            }
+            thread::park_timeout(left);
         }
         awaited.0.store(0, Ordering::SeqCst);
     }
@@ -110,7 +108,7 @@ mod tests {
     #[test]
     fn a_group_waits_for_the_clients_of_the_last_one_and_those_behind_it() {
         let gathering = Gathering { patience: LONG, ..after(4, 4) };
-        // Of eight, four queued; two came before the writer said that it waits, one after.
+        // Some come before the writer says that it waits, and some after.
         let (queue, jobs) = mpsc::channel();
         let awaited = Arc::new(Awaited::default());
         let (writer, wakes) = (thread::current(), Arc::clone(&awaited));

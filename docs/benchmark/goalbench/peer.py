@@ -17,7 +17,7 @@ from goalbench.served import (
     ask,
     beside,
     families,
-    parts,
+    parts_of,
     per_gigabyte,
     requests_of,
     small_requests,
@@ -60,9 +60,9 @@ def small_requests_of_both(round_: Round) -> Figures:
 
 def parts_of_both(round_: Round) -> Figures:
     """Line 2; it has no deltas."""
-    ours = dict(parts(round_))
+    old, new = families(round_)
+    ours = dict(parts_of(round_, old, new))
     yield from ours.items()
-    old, _ = families(round_)
     with versitygw(round_, 2 * round_.load.parted_bytes) as served:
         yield against_peer("PUT"), ours["PUT"] / warmed_put(served, round_.load, old)
         gets = [ask("get", content, PLAIN, key) for content, key in old]

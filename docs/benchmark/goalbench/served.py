@@ -193,9 +193,13 @@ def warmed_put(served: Served, load: Load, old: Named) -> float:
 
 
 def parts(round_: Round) -> Figures:
-    """Line 2. Nothing is put off: what an upload costs is in its own time."""
+    """Line 2."""
+    yield from parts_of(round_, *families(round_))
+
+
+def parts_of(round_: Round, old: Named, new: Named) -> Figures:
+    """CPU s/GB. Nothing is put off: what an upload costs is in its own time."""
     load = round_.load
-    old, new = families(round_)
     with serving(round_, load.clients, 2 * load.parted_bytes, defer=False) as served:
 
         def get(contents: Named, bucket: str) -> list[Operation]:
