@@ -12,7 +12,7 @@ from outside.buckets import NewServer
 from outside.clients import s3_client
 from outside.content import KIB, noise, release, text
 from outside.server import Server
-from outside.storage import bucket_stats
+from outside.storage import kept_bytes
 from outside.store import Store
 
 SERIES = 24
@@ -37,9 +37,7 @@ def store_all(server: Server, bucket: str, made: dict[str, bytes]) -> int:
     for key in sorted(made, key=lambda key: (len(key), key)):
         s3.put_object(Bucket=bucket, Key=key, Body=made[key])
     server.settle()
-    taken: dict[str, int] = bucket_stats(server, bucket)["stored"]
-    # What the converter has replaced is gone after the next collection.
-    return taken["total"] - taken["tombstoned"]
+    return kept_bytes(server, bucket)
 
 
 def test_the_interval_holds_what_everything_takes(new_server: NewServer, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from outside.buckets import NewServer
 from outside.clients import s3_client
 from outside.content import KIB, release
 from outside.server import Server
-from outside.storage import bucket_stats
+from outside.storage import bucket_stats, kept_bytes
 
 SERIES = 6
 VERSIONS = 10
@@ -35,9 +35,7 @@ def fill(server: Server, bucket: str, made: dict[str, bytes]) -> int:
     for key, content in made.items():
         s3.put_object(Bucket=bucket, Key=key, Body=content)
     server.settle()
-    taken: dict[str, int] = bucket_stats(server, bucket)["stored"]
-    # What the converter has replaced is gone after the next collection.
-    return taken["total"] - taken["tombstoned"]
+    return kept_bytes(server, bucket)
 
 
 def previews(server: Server, *arguments: str) -> dict[str, Any]:

@@ -62,6 +62,7 @@ def at_effort(new_server: NewServer, effort: str) -> NewServer:
     little on reading compressed files."""
 
     def make(folder: str = "server", /, **tables: dict[str, Value]) -> Server:
-        return new_server(folder, **({"defaults": {"effort": effort}} | tables))
+        defaults: dict[str, dict[str, Value]] = {"defaults": {"effort": effort}}
+        return new_server(folder, **defaults | tables)
 
     return make

@@ -40,6 +40,12 @@ def bucket_stats(server: Server, bucket: str) -> dict[str, Any]:
     return dict(found)
 
 
+def kept_bytes(server: Server, bucket: str) -> int:
+    """What a bucket will take after the next collection."""
+    taken: dict[str, int] = bucket_stats(server, bucket)["stored"]
+    return taken["total"] - taken["tombstoned"]
+
+
 def collect(server: Server) -> None:
     """Until nothing dead is left: a delta that is purged may free its base."""
     for _ in range(3):
