@@ -28,13 +28,13 @@ impl Awaited {
 
 /// What the last group tells of the next one.
 #[derive(Default)]
-pub(super) struct Gathering {
+pub(super) struct NextGroup {
     /// Changes that it had or that queued behind it: as many may come again.
     expected: usize,
     patience: Duration,
 }
 
-impl Gathering {
+impl NextGroup {
     /// Adds what waits to a group that has begun, and what comes within the time that the last
     /// commit took, or [`PATIENCE_MAX`], until there are as many as are expected. `take` adds what
     /// waits, and says whether there may be more. Runs on the thread that `awaited` has woken.
@@ -73,18 +73,18 @@ mod tests {
     /// Longer than any test: who waits for so long is woken or fails.
     const LONG: Duration = Duration::from_secs(600);
 
-    fn after(changes: usize, left: usize) -> Gathering {
-        let mut gathering = Gathering::default();
-        gathering.ended(changes, left, COMMIT);
-        gathering
+    fn after(changes: usize, left: usize) -> NextGroup {
+        let mut next_group = NextGroup::default();
+        next_group.ended(changes, left, COMMIT);
+        next_group
     }
 
     /// What a group has that one change began, and how often it looked at a queue that gave so many
     /// at each look.
-    fn gathered(gathering: &Gathering, looks: &[usize]) -> (usize, usize) {
+    fn gathered(next_group: &NextGroup, looks: &[usize]) -> (usize, usize) {
         let (mut group, mut looked) = (vec![()], 0);
         let awaited = Awaited::default();
-        gathering.gather(&mut group, &awaited, |group| {
+        next_group.gather(&mut group, &awaited, |group| {
             group.extend(std::iter::repeat_n((), looks.get(looked).copied().unwrap_or(0)));
             looked += 1;
             true
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn who_comes_alone_waits_for_nobody() {
-        assert_eq!(gathered(&Gathering::default(), &[]), (1, 1));
+        assert_eq!(gathered(&NextGroup::default(), &[]), (1, 1));
         assert_eq!(gathered(&after(1, 0), &[]), (1, 1));
     }
 
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_group_waits_for_the_clients_of_the_last_one_and_those_behind_it() {
-        let gathering = Gathering { patience: LONG, ..after(4, 4) };
+        let next_group = NextGroup { patience: LONG, ..after(4, 4) };
         // Some come before the writer says that it waits, and some after.
         let (queue, jobs) = mpsc::channel();
         let awaited = Arc::new(Awaited::default());
@@ -121,7 +121,7 @@ mod tests {
             }
         });
         let mut group = vec![()];
-        gathering.gather(&mut group, &awaited, |group| {
+        next_group.gather(&mut group, &awaited, |group| {
             group.extend(jobs.try_iter());
             true
         });
@@ -140,16 +140,16 @@ mod tests {
 
     #[test]
     fn a_slow_disk_makes_nobody_wait_longer_than_the_bound() {
-        let mut gathering = after(4, 4);
-        gathering.ended(4, 4, Duration::from_secs(2));
-        assert_eq!(gathering.patience, PATIENCE_MAX);
+        let mut next_group = after(4, 4);
+        next_group.ended(4, 4, Duration::from_secs(2));
+        assert_eq!(next_group.patience, PATIENCE_MAX);
     }
 
     #[test]
     fn a_group_that_may_have_no_more_does_not_wait() {
-        let gathering = Gathering { patience: LONG, ..after(4, 4) };
+        let next_group = NextGroup { patience: LONG, ..after(4, 4) };
         let mut group = vec![()];
-        gathering.gather(&mut group, &Awaited::default(), |_| false);
+        next_group.gather(&mut group, &Awaited::default(), |_| false);
         assert_eq!(group.len(), 1);
     }
 

@@ -3,7 +3,7 @@
 use super::{
     connection::{self, NotBegun, SqliteSession, finish},
     errors::{catalog_error, is_of_connection},
-    gather::{Awaited, Gathering},
+    gather::{Awaited, NextGroup},
     options::Place,
     readers::Readers,
     scour::Scouring,
@@ -146,7 +146,7 @@ struct Committer {
 
 impl Committer {
     fn run(mut self, mut orders: mpsc::Receiver<Order>) {
-        let (mut next, mut gathering) = (None, Gathering::default());
+        let (mut next, mut next_group) = (None, NextGroup::default());
         while let Some(first) = next.take().or_else(|| orders.blocking_recv()) {
             let mut group = Vec::new();
             match first {
@@ -169,10 +169,10 @@ impl Committer {
                 }
                 next.is_none() && group.len() < most
             };
-            gathering.gather(&mut group, &self.awaited, take);
+            next_group.gather(&mut group, &self.awaited, take);
             let (changes, began) = (group.len(), Instant::now());
             self.commit_group(group);
-            gathering.ended(changes, orders.len(), began.elapsed());
+            next_group.ended(changes, orders.len(), began.elapsed());
             if let Some(session) = &mut self.session {
                 self.readers.note_reprepares(std::mem::take(&mut session.work.reprepares));
             }
