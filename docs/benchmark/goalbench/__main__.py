@@ -52,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--sizes", type=int, nargs="*", help=f"objects of the growth table (default: {SIZES})")
     found.add_argument("--large", action="store_true", help=f"{LARGE:,} objects, too: half an hour more")
     found.add_argument("--object-bytes", type=int, default=size.OBJECT_BYTES, help="length of each of these objects")
+    found.add_argument("--unpacked", action="store_true", help="leave the content of these objects in the catalog")
     found.add_argument("--no-recovery", action="store_true", help="leave the catalogs of these stores whole")
     found.add_argument("--binary", default="", help="the server (default: the release build)")
     found.add_argument("--examples", type=Path, default=EXAMPLES, help="where fill_store and bench_codec are")
@@ -90,7 +91,9 @@ def run(options: argparse.Namespace, wanted: set[int], reporter: Reporter) -> tu
                 found += studied(study, binary, place, options.rounds, reporter)
         found += alone(options.examples / "bench_codec", wanted, place, options.rounds, reporter)
         sizes = list(options.sizes if options.sizes is not None else SIZES) + ([LARGE] if options.large else [])
-        windows = size.Windows(object_bytes=options.object_bytes, recovers=not options.no_recovery)
+        windows = size.Windows(
+            object_bytes=options.object_bytes, packs=not options.unpacked, recovers=not options.no_recovery
+        )
         growth, trouble = grown(binary, options.examples / "fill_store", place, sizes, windows, reporter)
     if IDLE_LINE in wanted:
         found += idle_of(growth, trouble)

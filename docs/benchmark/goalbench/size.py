@@ -46,6 +46,8 @@ class Windows:
     rounds: int = 3
     requests: int = 400
     object_bytes: int = OBJECT_BYTES
+    packs: bool = True
+    """Whether small objects are packed, which takes a millisecond for each; they are where objects have bases."""
     recovers: bool = True
     """Whether the catalog is damaged, and then lost."""
 
@@ -62,7 +64,7 @@ def measure(binary: Path, fill: Path, place: Path, objects: int, windows: Window
     `StudyError` when the store cannot be filled or does not settle, `TargetError` when the server does not start.
     """
     limits = f'[limits]\nmemory_bytes_max = "{MEMORY_BYTES_MAX >> 20}MiB"'
-    settings = {BUCKET: BucketSettings("delta", "off")}
+    settings = {BUCKET: BucketSettings("delta" if windows.packs else "zstd", "off")}
     server = Deltaweir(binary, place, settings, extra_configuration=limits)
     with server:
         server.ensure_bucket(BUCKET)
