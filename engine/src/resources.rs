@@ -6,6 +6,7 @@ pub(crate) mod buffers;
 pub(crate) mod clock;
 pub(crate) mod disks;
 pub(crate) mod files;
+pub(crate) mod ids;
 pub(crate) mod machine;
 pub(crate) mod md5_lanes;
 pub(crate) mod observe;

@@ -10,6 +10,7 @@ mod forks;
 mod here;
 mod holding;
 mod idle;
+mod ids;
 mod links;
 mod memory;
 mod merging;

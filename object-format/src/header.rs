@@ -26,11 +26,11 @@ const COMMITMENT_END: usize = 128;
 pub struct BlobId(pub [u8; 16]);
 
 impl BlobId {
-    /// An id of `epoch` with 96 bits from the operating system's generator.
-    pub fn new(epoch: u32, random: [u8; 12]) -> Self {
+    /// An id of `epoch` with 12 bytes that its writer uses once.
+    pub fn new(epoch: u32, once: [u8; 12]) -> Self {
         let mut id = [0; 16];
         id[..4].copy_from_slice(&epoch.to_be_bytes());
-        id[4..].copy_from_slice(&random);
+        id[4..].copy_from_slice(&once);
         Self(id)
     }
 

@@ -7,8 +7,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BucketId(pub i64);
 
-/// A version's id: 16 random bytes made by the writer before the commit, so that an unknown outcome
-/// can be read back (I9).
+/// A version's id: 16 bytes made by the writer before the commit, so that an unknown outcome can be
+/// read back (I9). Nobody else makes the same ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct VersionId(#[serde(with = "crate::encoding::hex_array")] pub [u8; 16]);
 

@@ -386,7 +386,7 @@ impl Packer {
         members: &[Member],
         plain: Vec<u8>,
     ) -> Result<(BlobRow, Vec<u8>), EngineError> {
-        let id = BlobId::new(self.writer.epoch(), random()?);
+        let id = self.writer.blob_id()?;
         let object =
             ObjectFacts { bucket: bucket.row.name.clone(), facts: member_table(members)?, ..ObjectFacts::default() };
         let (sealed, salt) = (bucket.clone(), random()?);

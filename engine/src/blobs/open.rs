@@ -84,7 +84,7 @@ struct Place {
     name: BlobName,
 }
 
-/// The name of a content blob in its backend. Random, never a key (E18).
+/// The name of a content blob in its backend: an id of its writer, never a key (E18).
 pub(crate) fn blob_name(id: BlobId) -> Result<BlobName, EngineError> {
     Ok(BlobName::new(format!("blobs/{id}"))?)
 }

@@ -7,8 +7,16 @@
 //! carries the epoch in its blob's id, and its commit is bound to that epoch, not to the current
 //! one. The process answers 503 to those writes, takes a new epoch and goes on.
 
-use crate::{error::EngineError, metrics::Metrics};
+use crate::{
+    error::EngineError,
+    metrics::Metrics,
+    resources::{
+        ids::{Moments, ascending},
+        machine::random,
+    },
+};
 use catalog::{BlobKey, Catalog, CatalogError, Committed, Content, NewBlob, PutCommit, VersionId};
+use object_format::BlobId;
 use std::{
     sync::{
         Arc,
@@ -27,6 +35,7 @@ pub(crate) struct Writer {
     catalog: Arc<dyn Catalog>,
     lease: Duration,
     epoch: AtomicU32,
+    moments: Moments,
     /// Somebody was told that the epoch is closed.
     suspected: Notify,
     /// Commits under way: they end before the process does.
@@ -42,12 +51,37 @@ impl Writer {
         metrics: Arc<Metrics>,
     ) -> Result<Self, EngineError> {
         let epoch = AtomicU32::new(catalog.open_epoch().await?);
-        Ok(Self { catalog, lease, epoch, suspected: Notify::new(), commits: TaskTracker::new(), metrics })
+        Ok(Self {
+            catalog,
+            lease,
+            epoch,
+            moments: Moments::default(),
+            suspected: Notify::new(),
+            commits: TaskTracker::new(),
+            metrics,
+        })
     }
 
     /// The epoch of what begins now.
     pub(crate) fn epoch(&self) -> u32 {
         self.epoch.load(Ordering::Acquire)
+    }
+
+    /// An id for a new blob of the present epoch.
+    ///
+    /// # Errors
+    /// [`EngineError::Other`] when the operating system has no random bytes.
+    pub(crate) fn blob_id(&self) -> Result<BlobId, EngineError> {
+        Ok(BlobId::new(self.epoch(), random()?))
+    }
+
+    /// The same for what comes in great numbers, small content and adopted objects: it sorts behind
+    /// those that were made before (`ids.rs`).
+    ///
+    /// # Errors
+    /// As [`Writer::blob_id`].
+    pub(crate) fn small_blob_id(&self) -> Result<BlobId, EngineError> {
+        Ok(BlobId::new(self.epoch(), ascending(self.moments.next())?))
     }
 
     /// The epoch a commit of new blobs is bound to: that of the oldest of them, because a blob of a
@@ -179,5 +213,5 @@ impl Writer {
 
 /// The epoch a blob was made in.
 fn epoch_in(blob: BlobKey) -> u32 {
-    object_format::BlobId(blob.0).epoch()
+    BlobId(blob.0).epoch()
 }

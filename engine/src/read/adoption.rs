@@ -7,16 +7,15 @@
 use crate::{
     blobs::{originals::Originals, piece::BLOB_PLAIN_LEN_MAX},
     bucket::{BucketHandle, RowPlace, digest_of},
-    deployment::{keyring::random, writer::Writer},
+    deployment::writer::Writer,
     error::EngineError,
     facts::{Checksum, Form, StorageFacts, VersionFacts, to_json},
-    resources::clock::now_ms,
+    resources::{clock::now_ms, ids::version_id},
 };
 use catalog::{
     BlobForm, BlobKey, BlobRow, BlobState, Catalog, CatalogError, Extent, FormBytes, NewBlob, Original, Precondition,
-    PutCommit, UnixMs, VersionId, VersionLock,
+    PutCommit, UnixMs, VersionLock,
 };
-use object_format::BlobId;
 use std::{sync::Arc, time::UNIX_EPOCH};
 use storage_backends::PlainObject;
 
@@ -68,7 +67,7 @@ impl Adopter {
         object: &PlainObject,
         how: Adoption,
     ) -> Result<bool, EngineError> {
-        let id = VersionId(random()?);
+        let id = version_id()?;
         let new_blobs = self.rows_of(bucket, place, object, how.owned)?;
         let extents: Vec<Extent> =
             new_blobs.iter().map(|blob| Extent { blob: blob.row.id, offset: 0, len: blob.row.plain_len }).collect();
@@ -122,7 +121,7 @@ impl Adopter {
                 owned: owned && whole,
             };
             let row = BlobRow {
-                id: BlobKey(BlobId::new(self.writer.epoch(), random()?).0),
+                id: BlobKey(self.writer.small_blob_id()?.0),
                 bucket: bucket.row.id,
                 key_epoch: bucket.key_epoch(),
                 backend: place.store.to_owned(),

@@ -9,12 +9,11 @@ use crate::{
         pins::{Pin, PinMoment, Pins},
     },
     bucket::{BucketHandle, RowPlace, digest_of},
-    deployment::keyring::random,
     error::EngineError,
     facts::{ListedFacts, VersionFacts, from_json},
     metrics::Metrics,
     read::{adoption::Adopter, base_rows::BaseRows, counts::ReadCounts, heat::Heat},
-    resources::{budget::MemoryBudget, clock::now_ms, pool::CodecPool},
+    resources::{budget::MemoryBudget, clock::now_ms, ids::version_id, pool::CodecPool},
 };
 use catalog::{BlobKey, BlobRow, Catalog, CatalogError, Content, Extent, Version, VersionId, VersionLock, VersionRef};
 use object_format::BlobId;
@@ -275,7 +274,7 @@ impl ReadPath {
         let version = Version {
             bucket: bucket.row.id,
             key: String::new(),
-            id: VersionId(random()?),
+            id: version_id()?,
             seq: 0,
             modified_ms: now_ms(),
             size: extents.iter().map(|extent| extent.len).sum(),

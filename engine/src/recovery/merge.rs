@@ -21,7 +21,7 @@ use crate::{
     config::{BucketSettings, Encryption},
     deployment::keyring::{Keyring, random},
     error::EngineError,
-    resources::clock::now_ms,
+    resources::{clock::now_ms, ids::version_id},
 };
 use catalog::{
     BlobKey, BlobRow, BlobState, BucketId, Catalog, CatalogError, Content, DeleteVersionCommit, Extent, JournalEntry,
@@ -347,7 +347,7 @@ impl Merge<'_> {
         let commit = PutCommit {
             bucket,
             key: key.clone(),
-            id: VersionId(random()?),
+            id: version_id()?,
             size,
             facts: Vec::new(),
             extents_digest: digest_of(&extents),
@@ -408,7 +408,7 @@ impl Merge<'_> {
     /// A version again under another key, or again as the newest of its own.
     async fn put_copy(&self, bucket: &BucketHandle, content: &Content, key: &str) -> Result<(), EngineError> {
         let version = &content.version;
-        let id = VersionId(random()?);
+        let id = version_id()?;
         let place = |key, id: VersionId| RowPlace { key, id: id.0, part: None, extents_digest: version.extents_digest };
         let facts = bucket.open_facts(place(&version.key, version.id), &version.facts)?;
         let commit = PutCommit {

@@ -17,12 +17,12 @@ use crate::{
     deployment::keyring::{Keyring, Opened, keyset_name, random},
     error::EngineError,
     facts::{PartFacts, PartSize, StorageFacts, VersionFacts, to_json},
-    resources::clock::now_ms,
+    resources::{clock::now_ms, ids::version_id},
 };
 use catalog::{
     BlobForm, BlobKey, BlobRow, BlobState, Bucket, BucketId, Catalog, CompleteCommit, Extent, FormBytes, JournalEntry,
-    Mutation, MutationText, NewBlob, Part, PartCommit, Precondition, PutCommit, UnixMs, Upload, UploadId, VersionId,
-    VersionLock, Versioning, WrappedKey,
+    Mutation, MutationText, NewBlob, Part, PartCommit, Precondition, PutCommit, UnixMs, Upload, UploadId, VersionLock,
+    Versioning, WrappedKey,
 };
 use futures::TryStreamExt;
 use object_format::{
@@ -294,7 +294,7 @@ impl Run<'_> {
         let key = facts.key.clone();
         let (place, has_older) = self.place_for(&bucket, &key, blob.id, self.options.in_place).await?;
         let extents = vec![Extent { blob: new_blob.row.id, offset: 0, len: new_blob.row.plain_len }];
-        let (id, extents_digest) = (VersionId(random()?), digest_of(&extents));
+        let (id, extents_digest) = (version_id()?, digest_of(&extents));
         let row_place = RowPlace { key: &place, id: id.0, part: None, extents_digest };
         let modified_ms = blob.modified_ms.unwrap_or_else(now_ms);
         let size = new_blob.row.plain_len;
@@ -409,7 +409,7 @@ impl Run<'_> {
             record(catalog, Mutation::PutPart { commit: Box::new(commit) }).await?;
         }
         version.storage.reason = "recovered".into();
-        let (id, extents_digest) = (VersionId(random()?), digest_of(&extents));
+        let (id, extents_digest) = (version_id()?, digest_of(&extents));
         let row_place = RowPlace { key: &place, id: id.0, part: None, extents_digest };
         let commit = CompleteCommit {
             bucket: handle.row.id,

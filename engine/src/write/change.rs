@@ -6,11 +6,11 @@ use crate::{
         BucketHandle, RowPlace,
         notify::{Cause, Notifier, Subject, lanes_of},
     },
-    deployment::{keyring::random, writer::Writer},
+    deployment::writer::Writer,
     error::EngineError,
     facts::{VersionFacts, to_json},
     read::object::ReadPath,
-    resources::clock::now_ms,
+    resources::{clock::now_ms, ids::version_id},
 };
 use catalog::{
     Catalog, CatalogError, DeleteCommit, DeleteVersionCommit, Deleted, LockChange, LockCommit, Precondition,
@@ -43,7 +43,7 @@ impl Changes {
         cause: Option<&Cause>,
     ) -> Result<Deleted, EngineError> {
         let hide = bucket.settings.read_through.is_some();
-        let id = VersionId(random()?);
+        let id = version_id()?;
         let notices = self.notifier.notices(bucket, cause, Subject { key, ..Subject::default() })?;
         let lanes = lanes_of(&notices);
         let (changes, bucket, key) = (self.clone(), bucket.row.id, key.to_owned());

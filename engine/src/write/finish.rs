@@ -14,11 +14,10 @@ use crate::{
         upload::held,
     },
     bucket::{BucketHandle, digest_of},
-    deployment::keyring::random,
     error::{EngineError, StoreError},
     facts::{Form, StorageFacts, VersionFacts, from_json, to_json},
     read::object::ReadPath,
-    resources::clock::now_ms,
+    resources::{clock::now_ms, ids::version_id},
     write::{
         stage::{BodyDigest, Destination, Stager, content::UnfinishedBlob},
         view,
@@ -26,8 +25,7 @@ use crate::{
     },
 };
 use catalog::{
-    BlobForm, BlobHooks, BlobKey, BlobRow, BlobState, Catalog, Content, Extent, NewBlob, Version, VersionId,
-    VersionLock,
+    BlobForm, BlobHooks, BlobKey, BlobRow, BlobState, Catalog, Content, Extent, NewBlob, Version, VersionLock,
 };
 use object_format::{BlobId, ObjectFacts};
 use std::{collections::BTreeSet, sync::Arc};
@@ -191,7 +189,7 @@ impl Finisher {
         let version = Version {
             bucket: bucket.row.id,
             key: destination.key().to_owned(),
-            id: VersionId(random()?),
+            id: version_id()?,
             seq: 0,
             modified_ms: now_ms(),
             size: blob.row.plain_len,

@@ -14,7 +14,7 @@ use crate::{
     facts::{Form, PartFacts, StorageFacts, VersionFacts, to_json},
     metrics::Metrics,
     read::object::OpenObject,
-    resources::clock::now_ms,
+    resources::{clock::now_ms, ids::version_id},
     write::{
         finish::{FinishedContent, Finisher},
         parts::PartsSeen,
@@ -130,7 +130,7 @@ impl Publisher {
         facts: VersionFacts,
         terms: Terms,
     ) -> Result<PublishedVersion, EngineError> {
-        let id = VersionId(random()?);
+        let id = version_id()?;
         let (size, digest) = (content.plain_len, sha256.map(|sha256| bucket.content_digest(&sha256)));
         let place = VersionPlace { key, id, size, terms: &terms };
         if let Some(duplicate) = self.duplicate(bucket, digest, size).await? {
@@ -254,7 +254,7 @@ impl Publisher {
     ) -> Result<PublishedVersion, EngineError> {
         let terms = terms.into();
         let (publisher, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
-        let (id, size) = (VersionId(random()?), source.info.version.size);
+        let (id, size) = (version_id()?, source.info.version.size);
         let mut content = source.content.clone();
         self.writer
             .detached(async move {
@@ -301,7 +301,7 @@ impl Publisher {
         tracing::trace!(target: "path", "complete()");
         let Terms { precondition, lock, cause } = terms.into();
         let Completion { upload, parts, parts_digest } = completion;
-        let id = VersionId(random()?);
+        let id = version_id()?;
         let extents: Vec<Extent> = parts.iter().flat_map(|(part, _)| part.extents.iter().copied()).collect();
         let extents_digest = digest_of(&extents);
         let storage = StorageFacts::of_parts(parts.iter().map(|(_, facts)| (facts.size, &facts.storage)));

@@ -175,7 +175,7 @@ impl Stager {
             return Err(EngineError::TooLarge.into());
         }
         let encoder = &self.encoder;
-        let mut content = UnfinishedBlob::begin(encoder.writer.epoch(), bucket, BlobKind::Whole)?;
+        let mut content = UnfinishedBlob::begin(encoder.writer.small_blob_id()?, bucket, BlobKind::Whole)?;
         if !plain.is_empty() {
             let how = SegmentPlan {
                 compression: bucket.settings.compression,

@@ -30,12 +30,12 @@ use crate::{
     blobs::open::Blobs,
     bucket::{BucketHandle, Buckets, compartment::compartment_of, digest_of},
     config::Compression,
-    deployment::{keyring::random, writer::Writer},
+    deployment::writer::Writer,
     error::{EngineError, StoreError},
     facts::{PartFacts, StorageFacts, VersionFacts, to_json},
     metrics::Metrics,
     read::{heat::Heat, object::ReadPath},
-    resources::clock::now_ms,
+    resources::{clock::now_ms, ids::version_id},
     write::{
         effort::{self, Trying},
         finish::{FinishedContent, HeldBases},
@@ -47,9 +47,7 @@ use crate::{
         },
     },
 };
-use catalog::{
-    BlobForm, BlobHooks, BlobKey, BlobRow, Catalog, Content, Extent, NewBlob, Scattered, UnixMs, Version, VersionId,
-};
+use catalog::{BlobForm, BlobHooks, BlobKey, BlobRow, Catalog, Content, Extent, NewBlob, Scattered, UnixMs, Version};
 use digest::{GroupDigest, GroupDigests};
 use extents::{content_len, numbers_of, rows_of, share_of, with_merged};
 use memory::MergeMemory;
@@ -368,7 +366,7 @@ impl Merger {
         let len = content_len(extents);
         let part = Content {
             version: Version {
-                id: VersionId(random()?),
+                id: version_id()?,
                 size: len,
                 extents_digest: digest_of(extents),
                 facts: Vec::new(),

@@ -9,7 +9,7 @@ use crate::{
 use catalog::{BlobForm, BlobKey, BlobRow, BlobState, NewBlob};
 use crypto::{Digest, Sha256};
 use futures::TryStreamExt;
-use object_format::{BlobId, ObjectFacts};
+use object_format::ObjectFacts;
 use std::sync::Arc;
 
 impl Reencoder {
@@ -39,7 +39,7 @@ impl Reencoder {
         });
         read.await?;
         let sha256: [u8; 32] = Sha256::digest(&plain).into();
-        let id = BlobId::new(self.writer.epoch(), random()?);
+        let id = self.writer.blob_id()?;
         let (sealed, salt) = (bucket.clone(), random()?);
         let built = self.read.pool.run(move |_| build(id, sealed.domain_key(), salt, &plain, &object)).await??;
         let new = BlobRow {

@@ -54,8 +54,7 @@ pub(crate) struct UnfinishedBlob {
 
 impl UnfinishedBlob {
     /// A blob of which nothing has been written.
-    pub(super) fn begin(epoch: u32, bucket: &BucketHandle, kind: BlobKind) -> Result<Box<Self>, EngineError> {
-        let id = BlobId::new(epoch, random()?);
+    pub(super) fn begin(id: BlobId, bucket: &BucketHandle, kind: BlobKind) -> Result<Box<Self>, EngineError> {
         let seal = match bucket.domain_key() {
             Some(key) => Seal::Aes256Gcm { key, salt: random()? },
             None => Seal::None,

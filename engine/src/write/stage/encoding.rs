@@ -161,7 +161,7 @@ impl Encoding {
         let Manner { target, search, trying, jobs, watch_streams } = manner;
         // A blob of this kind may have a base view, and need not.
         let kind = if matches!(search, Search::Ended(_)) { BlobKind::Whole } else { BlobKind::Delta };
-        let content = UnfinishedBlob::begin(encoder.writer.epoch(), bucket, kind)?;
+        let content = UnfinishedBlob::begin(encoder.writer.blob_id()?, bucket, kind)?;
         let (encoded, receiver) = mpsc::channel(jobs.max(1));
         let emitting = tokio::spawn(emit(encoder.clone(), bucket.clone(), content, receiver));
         let (mut named, mut choices, mut found) = (None, Vec::new(), false);

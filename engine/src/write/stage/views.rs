@@ -91,7 +91,7 @@ impl Stager {
         let Some(_work) = self.budget.try_acquire(WORK_BYTES) else { return Ok(None) };
         let size = source.info.version.size;
         let mut encoder = ViewEncoder::new((&self.encoder, views), bucket, target, base.clone(), effort, size);
-        let content = UnfinishedBlob::begin(self.encoder.writer.epoch(), bucket, BlobKind::Delta)?;
+        let content = UnfinishedBlob::begin(self.encoder.writer.blob_id()?, bucket, BlobKind::Delta)?;
         let (encoded, receiver) = mpsc::channel(1);
         let mut emitting = AbortOnDrop(tokio::spawn(emit(self.encoder.clone(), bucket.clone(), content, receiver)));
         let mut hashing = HashLane::new(self.hash_pool.clone(), self.md5_lanes.clone(), ContentDigest::default());

@@ -19,7 +19,7 @@ use crate::{
     write::publish::{Completion, PartName},
 };
 use bytes::Bytes;
-use catalog::{Precondition, Seq};
+use catalog::{Precondition, Seq, VersionId};
 use crypto::{Digest, Sha256};
 use futures::TryStreamExt as _;
 use md5::Md5;
