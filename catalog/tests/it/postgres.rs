@@ -358,8 +358,7 @@ async fn a_server_is_trusted_for_its_name_and_its_signer_only() {
             roots.display()
         )
     };
-    let options = PostgresOptions { patience: Duration::from_millis(200), ..PostgresOptions::default() };
-    let catalog = open_with(&address("localhost", &CLUSTER.roots()), options.clone()).await;
+    let catalog = open(&address("localhost", &CLUSTER.roots())).await;
     catalog.open_epoch().await.unwrap();
     let encrypted = "SELECT count(*) FROM pg_stat_ssl s JOIN pg_stat_activity a ON a.pid = s.pid \
                      WHERE a.application_name = $1 AND s.ssl";
@@ -367,7 +366,8 @@ async fn a_server_is_trusted_for_its_name_and_its_signer_only() {
     let row = CLUSTER.client(&schema).await.query_one(encrypted, &[&name]).await.unwrap();
     assert!(row.get::<_, i64>(0) >= 1, "the connection is encrypted");
 
-    let refused = async |url: &str, why: &str| match PostgresCatalog::open(url, options.clone()).await {
+    let hasty = PostgresOptions { patience: Duration::from_millis(200), ..PostgresOptions::default() };
+    let refused = async |url: &str, why: &str| match PostgresCatalog::open(url, hasty.clone()).await {
         Err(CatalogError::Unavailable(reason)) => assert!(reason.contains(why), "{reason}"),
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("{url} was trusted"),
