@@ -132,6 +132,8 @@ def upload(caller: Caller, contents: Contents, key: str, length: int, parts: int
 
     with ThreadPoolExecutor(CLIENTS) as pool:
         etags = list(pool.map(send, range(1, parts + 1)))
+    # It was idle while the parts went, longer than a server keeps a connection.
+    caller.connection.close()
     listed = "".join(f"<Part><PartNumber>{n}</PartNumber><ETag>{e}</ETag></Part>" for n, e in enumerate(etags, 1))
     xml = f"<CompleteMultipartUpload>{listed}</CompleteMultipartUpload>".encode()
     done, _ = caller.call("POST", key, identified, xml, len(xml))
