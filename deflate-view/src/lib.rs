@@ -74,7 +74,7 @@ pub use stream::{Index, POINT_SPACING, Point, Stream};
 pub use text::WindowText;
 pub use unit::{TEXT_LEN_MAX, UNIT_LEN_MAX, Unit};
 pub use unit_code::{EncodedParse, ReplayId, decode_parse, encode_parse};
-pub use view::{Plan, Replaying, SegmentView, StoredPiece, StoredView, UnitDelta};
+pub use view::{Plan, Replaying, SegmentView, StoredPiece, StoredView, UnitCheck, UnitDelta};
 
 /// Why bytes are not of the form they should have. Always an error, never a guess (I7).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -57,9 +57,28 @@ pub struct Replaying {
     /// [`StoredPiece::search_ns`] of a unit before this one, or less, or 0: an encoder is not asked
     /// where that would cost more than it can spare.
     pub search_ns: u64,
-    /// Whether there is memory for what the encoder says ([`Unit::answers_bytes_max`]), so that it
-    /// need not be asked again when the unit is decoded.
-    pub keeps_answers: bool,
+    /// When the unit is seen to give its object's bytes back.
+    pub check: UnitCheck,
+}
+
+/// When a unit that was encoded is decoded and compared. One of the two has to happen before it
+/// takes the place of anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnitCheck {
+    /// At once. With memory for what the encoder says ([`Unit::answers_bytes_max`]) it need not be
+    /// asked again for that.
+    AtOnce {
+        /// There is such memory.
+        keeps_answers: bool,
+    },
+    /// By the caller, who reads back all that was stored.
+    ReadBack,
+}
+
+impl UnitCheck {
+    fn keeps_answers(self) -> bool {
+        self == Self::AtOnce { keeps_answers: true }
+    }
 }
 
 /// What a unit's text was encoded to.
@@ -73,13 +92,15 @@ pub struct UnitDelta<'a> {
 }
 
 impl StoredPiece {
-    /// The stored unit, after it gave its object's bytes `own` back; `None` when it did not.
+    /// The stored unit, after it gave its object's bytes `own` back where that is checked at once;
+    /// `None` when it did not.
     pub fn of(unit: &Unit, of_text: &UnitDelta<'_>, base: &UnitBase, replaying: Replaying, own: &[u8]) -> Option<Self> {
         let (CostedParses { parses, ns }, search_ns) = chosen_parses(unit, of_text, base, replaying)?;
         let ParsesOfUnit { nested, parse } = &parses;
         let UnitDelta { delta, runs, parts } = of_text;
         let stored = parses.stored(unit, parts.clone(), delta);
-        if parses.decode(&stored, &unit.text, runs, base.parse()).ok()? != own {
+        let is_checked = replaying.check != UnitCheck::ReadBack;
+        if is_checked && parses.decode(&stored, &unit.text, runs, base.parse()).ok()? != own {
             return None;
         }
         let mut bytes = Vec::new();
@@ -163,7 +184,7 @@ fn chosen_parses(
 ) -> Option<(CostedParses, Option<u64>)> {
     let none = ReplayId::default();
     let nested = if unit.nested_parts() > 0 { recognise_own(unit) } else { none };
-    let with = |replays| CostedParses::of(unit, of_text, base, (replays, replaying.keeps_answers));
+    let with = |replays| CostedParses::of(unit, of_text, base, (replays, replaying.check.keeps_answers()));
     let Some(ns_per_byte) = replaying.ns_per_byte_max.map(|most| most.max(1)) else {
         return Some((with((replaying.id, nested))?, None));
     };

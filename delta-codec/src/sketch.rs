@@ -199,6 +199,11 @@ impl Sketch {
         Self { ranking }
     }
 
+    /// Bytes of memory that it takes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.ranking.capacity() * size_of::<u64>()
+    }
+
     /// At most [`HOOKS_MAX`] values for an inverted index: two objects with much content in common
     /// share some.
     ///

@@ -10,6 +10,7 @@ pub(crate) mod parts;
 pub(crate) mod past;
 pub(crate) mod publish;
 mod room;
+pub(crate) mod scans;
 pub(crate) mod spool;
 pub(crate) mod stage;
 pub(crate) mod view;

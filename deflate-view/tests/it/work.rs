@@ -1,7 +1,9 @@
 //! How long decoding a stored unit takes, as it is reckoned from counts, and what a byte saved may
 //! cost.
 
-use deflate_view::{CutLimits, ReplayId, Replaying, ScanLimits, Scanner, StoredPiece, Unit, UnitBase, UnitDelta};
+use deflate_view::{
+    CutLimits, ReplayId, Replaying, ScanLimits, Scanner, StoredPiece, Unit, UnitBase, UnitCheck, UnitDelta,
+};
 
 use crate::kit::{units, vectors};
 
@@ -17,7 +19,7 @@ fn first_unit(name: &str) -> (Unit, Vec<u8>) {
 fn stored(unit: &Unit, own: &[u8], replay: u8, ns_per_byte_max: Option<u64>) -> StoredPiece {
     let id = ReplayId::from_number(replay).expect("an encoder");
     let delta = UnitDelta { delta: &[], runs: &[], parts: Vec::new() };
-    let replaying = Replaying { id, ns_per_byte_max, search_ns: 0, keeps_answers: false };
+    let replaying = Replaying { id, ns_per_byte_max, search_ns: 0, check: UnitCheck::AtOnce { keeps_answers: false } };
     StoredPiece::of(unit, &delta, &UnitBase::default(), replaying, own).expect("it gives its bytes back")
 }
 
@@ -58,7 +60,8 @@ fn an_encoder_whose_searches_were_seen_to_cost_too_much_is_not_asked_again() {
     let asked = |search_ns| {
         let delta = UnitDelta { delta: &[], runs: &[], parts: Vec::new() };
         let id = ReplayId::from_number(9).expect("an encoder");
-        let replaying = Replaying { id, ns_per_byte_max: Some(100), search_ns, keeps_answers: false };
+        let replaying =
+            Replaying { id, ns_per_byte_max: Some(100), search_ns, check: UnitCheck::AtOnce { keeps_answers: false } };
         StoredPiece::of(&unit, &delta, &UnitBase::default(), replaying, &own).expect("its bytes").search_ns
     };
     let seen = asked(0).expect("nothing was seen before");

@@ -37,12 +37,13 @@ use crate::{
     },
 };
 use catalog::{
-    BlobForm, BlobKey, BlobRow, Catalog, CatalogError, Content, Extent, FormBytes, NewBlob, Referrer, RewriteCommit,
-    Version,
+    BlobForm, BlobHooks, BlobKey, BlobRow, Catalog, CatalogError, Content, Extent, FormBytes, NewBlob, Referrer,
+    RewriteCommit, Version,
 };
+use deflate_view::UnitCheck;
 use delta_codec::Effort;
 use futures::{StreamExt, TryStreamExt};
-use object_format::ObjectFacts;
+use object_format::{BlobId, ObjectFacts};
 use std::{collections::HashMap, slice, sync::Arc};
 
 mod occasion;
@@ -201,8 +202,10 @@ impl Reencoder {
             return Ok(joined);
         }
         let mut reform = reform.clone();
-        let mut in_view = given_up(self.restage_in_view(bucket, old, &user, &reform, text).await)?;
+        let mut check = UnitCheck::ReadBack;
+        let mut in_view = given_up(self.restage_in_view(bucket, old, &user, (&reform, check), text).await)?;
         loop {
+            let is_unchecked = in_view.is_some() && check == UnitCheck::ReadBack;
             let staged = match in_view.take() {
                 Some(staged) => staged,
                 None => {
@@ -216,41 +219,57 @@ impl Reencoder {
                     staged
                 }
             };
-            let sha256 = staged.hashed()?;
-            let object =
-                reform.occasion.noted(self.object_facts(bucket, old, &user, sha256).await?, slice::from_ref(old))?;
-            let digest = Some(bucket.content_digest(&sha256));
-            let (reencoder, handle, old_row, occasion) = (self.clone(), bucket.clone(), old.clone(), reform.occasion);
-            // From here on it goes to its end even when the job is stopped.
-            let (arrived, new, hooks) = self
-                .writer
-                .detached(async move {
-                    let stored =
-                        reencoder.publisher.finisher.finish_blob(&handle, staged.content, &object, digest).await?;
-                    let FinishedContent { mut new_blobs, mut storage, hooks, held: _held, .. } = stored;
-                    let mut new = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
-                    if occasion == Occasion::Hot {
-                        new.heat_bytes = new.row.stored_len.saturating_sub(old_row.stored_len);
-                        storage.reason = Reason::Hot.as_str().to_owned();
-                    } else if new.row.form == BlobForm::Whole {
-                        // Elsewhere, or encoded otherwise: it still stands in the place of a delta.
-                        new.heat_bytes = reencoder.catalog.heat_of(&[old_row.id]).await?;
-                    }
-                    reencoder.verify_stored(&handle, &new.row, sha256).await?;
-                    let (row, more) = (new.row.clone(), Some((new, Some(storage))));
-                    Ok((reencoder.move_over(&handle, &old_row, row.clone(), more).await?, row, hooks))
-                })
-                .await?;
-            match arrived {
-                Arrival::Moved => {
+            match self.store(bucket, old, &user, staged, reform.occasion).await {
+                Ok((Arrival::Moved, new, hooks)) => {
                     // The old blob's hooks go with it.
                     hooks.into_iter().for_each(|hooks| self.hooks.tell(hooks));
                     return Ok(Reformed::Moved(Box::new(new)));
                 }
-                Arrival::Unused => return Ok(Reformed::Unused),
-                Arrival::BaseGone => reform.wish = Wish::Whole,
+                Ok((Arrival::Unused, ..)) => return Ok(Reformed::Unused),
+                Ok((Arrival::BaseGone, ..)) => reform.wish = Wish::Whole,
+                Err(EngineError::Integrity(why)) if is_unchecked => {
+                    // I6: it took the place of nothing; a person should look.
+                    self.blobs.metrics.checksum_failures_total.with_label_values(&["encoder"]).inc();
+                    tracing::error!(why, blob = %BlobId(old.id.0), "a view did not give its content back: each unit is checked");
+                    check = UnitCheck::AtOnce { keeps_answers: true };
+                    in_view = given_up(self.restage_in_view(bucket, old, &user, (&reform, check), text).await)?;
+                }
+                Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Makes a blob of what was staged, reads it back, and moves every version over to it.
+    async fn store(
+        self: &Arc<Self>,
+        bucket: &BucketHandle,
+        old: &BlobRow,
+        user: &User,
+        staged: StagedBody<()>,
+        occasion: Occasion,
+    ) -> Result<(Arrival, BlobRow, Option<BlobHooks>), EngineError> {
+        let sha256 = staged.hashed()?;
+        let object = occasion.noted(self.object_facts(bucket, old, user, sha256).await?, slice::from_ref(old))?;
+        let digest = Some(bucket.content_digest(&sha256));
+        let (reencoder, bucket, old) = (self.clone(), bucket.clone(), old.clone());
+        // From here on it goes to its end even when the job is stopped.
+        self.writer
+            .detached(async move {
+                let stored = reencoder.publisher.finisher.finish_blob(&bucket, staged.content, &object, digest).await?;
+                let FinishedContent { mut new_blobs, mut storage, hooks, held: _held, .. } = stored;
+                let mut new = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
+                if occasion == Occasion::Hot {
+                    new.heat_bytes = new.row.stored_len.saturating_sub(old.stored_len);
+                    storage.reason = Reason::Hot.as_str().to_owned();
+                } else if new.row.form == BlobForm::Whole {
+                    // Elsewhere, or encoded otherwise: it still stands in the place of a delta.
+                    new.heat_bytes = reencoder.catalog.heat_of(&[old.id]).await?;
+                }
+                reencoder.verify_stored(&bucket, &new.row, sha256).await?;
+                let (row, more) = (new.row.clone(), Some((new, Some(storage))));
+                Ok((reencoder.move_over(&bucket, &old, row.clone(), more).await?, row, hooks))
+            })
+            .await
     }
 
     /// True for content that deltas need and that a better encoding of its own would only double.

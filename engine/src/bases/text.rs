@@ -39,6 +39,13 @@ impl TextSketch {
         BlobHooks { blob: blob.id, first, regions }
     }
 
+    /// About how much memory it takes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let of_region =
+            |region: &RegionSketch| region.head.memory_bytes() + region.all.as_ref().map_or(0, Sketch::memory_bytes);
+        (self.all.memory_bytes() + self.regions.iter().map(of_region).sum::<usize>()) as u64
+    }
+
     fn head(&self) -> Option<&Sketch> {
         self.regions.first().map(|region| &region.head)
     }

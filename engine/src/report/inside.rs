@@ -6,6 +6,7 @@ use crate::{
     error::EngineError,
     read::object::{Named, OpenObject},
     resources::pace::Pace,
+    write::scans::ScanFor,
 };
 use catalog::VersionRef;
 use deflate_view::Stream;
@@ -64,7 +65,7 @@ impl Reports {
         if size > VIEW_LEN_MAX {
             return Err(EngineError::TooLarge);
         }
-        let scanned = self.views.scan(&handle, &object, false, &Pace::new(0)).await?;
+        let scanned = self.views.scan(&handle, &object, ScanFor::Report, &Pace::new(0)).await?;
         let streams = &scanned.index.streams;
         let (mut containers, mut nested) = (ByContainer::new(), ByContainer::new());
         add(&mut containers, streams);

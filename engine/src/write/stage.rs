@@ -42,7 +42,7 @@ use tokio::time::Instant;
 mod body;
 pub(crate) mod content;
 pub(crate) mod encoding;
-mod views;
+pub(crate) mod views;
 
 pub use body::{BodyDigest, ContentDigest};
 use body::{BodyReader, HashLane};

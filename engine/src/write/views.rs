@@ -5,7 +5,6 @@ use crate::{
     bases::{
         account::{CandidateAccount, Source},
         base::{Avoided, BaseObject, Bases, VIEW_LEN_MAX},
-        text::{TextSketch, TextSketcher},
     },
     blobs::{
         base_reader::BaseReader,
@@ -20,25 +19,16 @@ use crate::{
         pace::Pace,
         pool::CodecPool,
     },
+    write::scans::{RangesName, ScanFor, Scanned, Scanning, ScanningBeside, Scans},
 };
 use bytes::Bytes;
-use catalog::{BlobKey, BlobRow, Extent};
-use deflate_view::{BasePart, Index, Malformed, Openings, ScanLimits, Scanner, TextMap, WindowText};
+use catalog::{BlobForm, BlobKey, BlobRow, Extent};
+use deflate_view::{BasePart, Malformed, Openings, TextMap, WindowText};
 use delta_codec::{BaseIndex, Effort, WindowUnit};
 use futures::TryStreamExt;
 use object_format::{BlobId, ViewRange};
-use std::{
-    cmp::Reverse,
-    collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{cmp::Reverse, sync::Arc};
 
-/// Streams of an object that are opened; those behind them are raw.
-const STREAMS_MAX: usize = 1 << 16;
-/// Memory of an access point.
-const POINT_BYTES: u64 = (32 << 10) + 64;
-/// Bases whose scan is kept: a release has the same one as the release before.
-const SCANS_KEPT: usize = 2;
 /// A base must have at least this share of a text's samples, as far as the sketches tell.
 const SHARE_MIN: f64 = 0.1;
 /// Objects that are scanned to see whether they are the base.
@@ -48,99 +38,6 @@ const LOAD_LEN: u64 = 4 << 20;
 /// Matches that are kept with a window's text take one byte for so many of it at most; most texts
 /// have fewer.
 const MATCHES_SHARE: usize = 2;
-
-/// The streams of an object, and what it resembles.
-pub(crate) struct Scanned {
-    /// The streams.
-    pub(crate) index: Index,
-    /// Their text.
-    pub(crate) text: TextSketch,
-    /// Its own bytes: the same where it has no streams.
-    bytes: TextSketch,
-}
-
-impl Scanned {
-    /// True for content that has no streams.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.index.streams.is_empty()
-    }
-
-    /// What the catalog's index is asked for.
-    fn asked(&self) -> Vec<u32> {
-        let mut hooks = self.text.asked();
-        hooks.extend(self.bytes.asked());
-        hooks.sort_unstable();
-        hooks.dedup();
-        hooks
-    }
-}
-
-/// Content on its way through a scanner.
-pub(crate) struct Scanning {
-    scanner: Scanner,
-    text: Arc<Mutex<TextSketcher>>,
-    bytes: TextSketcher,
-    is_base: bool,
-}
-
-impl Scanning {
-    fn new(bucket: &BucketHandle, points_max: usize, is_base: bool) -> Self {
-        let limits = ScanLimits { streams_max: STREAMS_MAX, points_max, ..ScanLimits::default() };
-        let empty = || TextSketcher::new(bucket.similarity_secret());
-        let text = Arc::new(Mutex::new(empty()));
-        let sink = text.clone();
-        let sink = move |plain: &[u8]| sink.lock().unwrap_or_else(PoisonError::into_inner).update(plain);
-        Self { scanner: Scanner::with_sink(limits, Box::new(sink)), text, bytes: empty(), is_base }
-    }
-
-    fn feed(&mut self, bytes: &[u8]) {
-        self.scanner.feed(bytes);
-        self.bytes.update(bytes);
-    }
-
-    fn finish(self) -> Scanned {
-        let mut index = self.scanner.finish();
-        if self.is_base {
-            // Its text is opened piece by piece, within the memory that one piece may take.
-            index.retain_openable();
-        }
-        let bytes = self.bytes.finish();
-        // Without streams, an unpacked tree for example, its own bytes are its text.
-        let text = match Arc::into_inner(self.text).filter(|_| !index.streams.is_empty()) {
-            Some(text) => text.into_inner().unwrap_or_else(PoisonError::into_inner).finish(),
-            None => bytes.clone(),
-        };
-        Scanned { index, text, bytes }
-    }
-}
-
-/// A scan beside something else.
-pub(crate) type ScanningBeside = Arc<tokio::sync::Mutex<Option<Scanning>>>;
-
-/// Scans of bases, by what these consist of: immutable content, never stale.
-#[derive(Default)]
-pub(crate) struct Scans(Mutex<VecDeque<(RangesName, Arc<Scanned>)>>);
-
-/// Blob, offset and length of each range of a base.
-type RangesName = Vec<(BlobId, u64, u64)>;
-
-impl Scans {
-    fn get(&self, name: &[(BlobId, u64, u64)]) -> Option<Arc<Scanned>> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.iter().find(|(other, _)| other == name).map(|(_, scanned)| scanned.clone())
-    }
-
-    fn keep(&self, name: RangesName, scanned: &Arc<Scanned>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.push_front((name, scanned.clone()));
-        kept.truncate(SCANS_KEPT);
-    }
-
-    /// Forgets them all.
-    fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-}
 
 /// A base as a view has it: its ranges are its address space.
 pub(crate) struct BaseView {
@@ -189,7 +86,8 @@ impl BaseViews {
         budget: Arc<MemoryBudget>,
     ) -> Self {
         let (pool, hash_pool) = pools;
-        Self { read, bases, blobs, pins, pool, hash_pool, budget, scans: Scans::default() }
+        let scans = Scans::new(Self::scan_bytes_max(budget.bytes_max()));
+        Self { read, bases, blobs, pins, pool, hash_pool, budget, scans }
     }
 
     /// Forgets the scans of bases.
@@ -197,22 +95,28 @@ impl BaseViews {
         self.scans.clear();
     }
 
-    /// Memory that the scans of bases may take.
+    /// Keeps the scan of content that stays as it is: whatever differs from it next need not scan
+    /// it again.
+    pub(crate) fn keep_scan(&self, source: &OpenObject, scanned: Scanned) {
+        if source.content.blobs.iter().all(|row| row.form == BlobForm::Whole) {
+            self.scans.keep_target(RangesName::of_object(&source.content.extents), scanned);
+        }
+    }
+
+    /// Memory that scans may take, those that are kept among them.
     pub(crate) fn scan_bytes_max(budget_bytes: u64) -> u64 {
         budget_bytes / 32
     }
 
-    /// The streams of some content; with access points only where it is to be a base.
+    /// The streams of some content.
     pub(crate) async fn scan(
         &self,
         bucket: &BucketHandle,
         source: &OpenObject,
-        is_base: bool,
+        wanted: ScanFor,
         pace: &Pace,
     ) -> Result<Scanned, EngineError> {
-        let points_max = Self::scan_bytes_max(self.budget.bytes_max()) / SCANS_KEPT as u64 / POINT_BYTES;
-        let points_max = if is_base { usize::try_from(points_max).unwrap_or(usize::MAX) } else { 0 };
-        let mut scanning = Scanning::new(bucket, points_max, is_base);
+        let mut scanning = self.scanning(bucket, wanted);
         let mut body = self.read.read(source, 0..source.info.version.size);
         while let Some(bytes) = body.try_next().await? {
             pace.take(bytes.len() as u64).await;
@@ -225,9 +129,13 @@ impl BaseViews {
         self.end(scanning).await
     }
 
+    fn scanning(&self, bucket: &BucketHandle, wanted: ScanFor) -> Scanning {
+        Scanning::new(bucket, wanted, Self::scan_bytes_max(self.budget.bytes_max()))
+    }
+
     /// A scan of content that is read for something else; one that does nothing for no bucket.
     pub(crate) fn scanning_beside(&self, bucket: Option<&BucketHandle>) -> ScanningBeside {
-        let scanning = bucket.map(|bucket| Scanning::new(bucket, 0, false));
+        let scanning = bucket.map(|bucket| self.scanning(bucket, ScanFor::Target));
         Arc::new(tokio::sync::Mutex::new(scanning))
     }
 
@@ -260,14 +168,14 @@ impl BaseViews {
     ) -> Result<Option<BaseView>, EngineError> {
         let Some((ranges, rows)) = self.bases.whole_ranges(bucket, &object, avoid).await? else { return Ok(None) };
         let Some(pin) = self.pins.pin(rows.iter().map(|row| BlobId(row.id.0))) else { return Ok(None) };
-        let name: Vec<_> = ranges.iter().map(|range| (range.blob, range.offset, range.len)).collect();
+        let name = RangesName::of_view(&ranges);
         let scanned = match self.scans.get(&name) {
             Some(scanned) => scanned,
             None => {
                 let extent =
                     |range: &ViewRange| Extent { blob: BlobKey(range.blob.0), offset: range.offset, len: range.len };
                 let source = self.read.open_extents(bucket, ranges.iter().map(extent).collect(), rows.clone())?;
-                let scanned = Arc::new(self.scan(bucket, &source, true, pace).await?);
+                let scanned = Arc::new(self.scan(bucket, &source, ScanFor::Base, pace).await?);
                 self.scans.keep(name, &scanned);
                 scanned
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use deflate_view::{
     AHEAD_LEN, CutLimits, Cutter, ReplayId, Replaying, Run, StoredPiece, StoredView, Stream, UNIT_LEN_MAX, Unit,
-    UnitDelta, WindowText, recognise,
+    UnitCheck, UnitDelta, WindowText, recognise,
 };
 use delta_codec::{
     BaseIndex, Decoder, Effort, EncodeJob, Encoder, FootprintLimits, SEGMENT_LEN_MAX, WINDOW_LEN_MAX, WindowUnit, whole,
@@ -197,7 +197,7 @@ impl<'a> Encoding<'a> {
         let of_text = UnitDelta { delta: &delta, runs: &runs, parts };
         let started = Clock::start();
         let (ns_per_byte_max, search_ns) = (self.ns_per_byte_max, self.search_ns);
-        let replaying = Replaying { id, ns_per_byte_max, search_ns, keeps_answers: true };
+        let replaying = Replaying { id, ns_per_byte_max, search_ns, check: UnitCheck::AtOnce { keeps_answers: true } };
         let piece = StoredPiece::of(unit, &of_text, &footprint, replaying, own).expect("a unit gives its bytes back");
         self.times.parse += started.elapsed();
         self.search_ns = piece.search_ns.unwrap_or(search_ns / 2);

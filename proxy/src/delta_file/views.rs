@@ -10,7 +10,7 @@ use super::{
 use deflate_view::{
     AHEAD_LEN, BaseBytes, BasePart, CutLimits, Cutter, Index, Malformed, Opened, Opening, Openings, ReplayId,
     Replaying, Run, ScanLimits, Scanner, SegmentForm, SegmentView, StoredPiece, StoredView, Stream, TextMap,
-    UNIT_LEN_MAX, Unit, UnitBase, UnitDelta, WindowText, joined, recognise,
+    UNIT_LEN_MAX, Unit, UnitBase, UnitCheck, UnitDelta, WindowText, joined, recognise,
 };
 use delta_codec::{BaseIndex, Decoder, Effort, EncodeJob, FootprintLimits, WINDOW_LEN_MAX, WindowUnit, whole};
 use rayon::prelude::*;
@@ -216,7 +216,12 @@ impl<'a> OpenedBase<'a> {
             return Ok(None);
         }
         let runs = copied_runs(&coder.decoder);
-        let replaying = Replaying { id: replay, ns_per_byte_max: None, search_ns: 0, keeps_answers: true };
+        let replaying = Replaying {
+            id: replay,
+            ns_per_byte_max: None,
+            search_ns: 0,
+            check: UnitCheck::AtOnce { keeps_answers: true },
+        };
         Ok(StoredPiece::of(unit, &UnitDelta { delta: &delta, runs: &runs, parts }, &base, replaying, own))
     }
 }

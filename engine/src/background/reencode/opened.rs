@@ -5,7 +5,7 @@ use crate::{
     bucket::BucketHandle,
     config::Compression,
     error::EngineError,
-    write::views::Scanned,
+    write::scans::Scanned,
 };
 use catalog::{BlobKey, BlobRow};
 use std::{
@@ -59,12 +59,13 @@ pub(super) fn may_be_opened(bucket: &BucketHandle, old: &BlobRow) -> bool {
     bucket.settings.compression == Compression::Delta && (DELTA_LEN_MIN..=VIEW_LEN_MAX).contains(&old.plain_len)
 }
 
-/// What became of content over a base whose streams are opened; nothing where that is damaged,
-/// because encoding may give up (I7). Damage of the content itself is met again without a base.
+/// What became of content over a base whose streams are opened; nothing where that is damaged, or
+/// did not give the content back, because encoding may give up (I7). Damage of the content itself
+/// is met again without a base.
 pub(super) fn given_up<T>(outcome: Result<Option<T>, EngineError>) -> Result<Option<T>, EngineError> {
     match outcome {
         Err(error) if error.is_damage() => {
-            tracing::warn!(%error, "a base cannot be read: encoded without its streams");
+            tracing::warn!(%error, "content could not be encoded over the streams of a base: encoded without them");
             Ok(None)
         }
         outcome => outcome,

@@ -6,7 +6,10 @@ use super::{
     opened::{OpenedText, may_be_opened},
 };
 use crate::{
-    bases::similar::UNSKETCHED_LEN_MAX, bucket::BucketHandle, error::EngineError, write::views::ScanningBeside,
+    bases::similar::UNSKETCHED_LEN_MAX,
+    bucket::BucketHandle,
+    error::EngineError,
+    write::scans::{ScanFor, ScanningBeside},
 };
 use catalog::{BlobForm, BlobRow};
 
@@ -35,7 +38,9 @@ impl Reencoder {
     ) -> Result<Option<()>, EngineError> {
         if may_be_opened(bucket, old) && !old.pack && self.opened.is_first(old.id) {
             let source = self.read.open_stored(bucket, old)?;
-            text.note(&self.views.scan(bucket, &source, false, &reform.pace).await?);
+            let scanned = self.views.scan(bucket, &source, ScanFor::Target, &reform.pace).await?;
+            text.note(&scanned);
+            self.views.keep_scan(&source, scanned);
         }
         Ok(Some(()))
     }

@@ -11,6 +11,8 @@ use crate::{
 };
 use catalog::Precondition;
 
+mod stored;
+
 fn reform(wish: Wish) -> Reform {
     let pace = Arc::new(Pace::new(0));
     Reform { occasion: Occasion::Asked, wish, effort: Effort::Balanced, pace, regardless: true, avoid: Arc::default() }

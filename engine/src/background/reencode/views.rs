@@ -13,23 +13,32 @@ use crate::{
     facts::{StorageFacts, VersionFacts, to_json},
     write::{
         finish::FinishedContent,
-        stage::StagedBody,
-        views::{BaseView, Scanned},
+        scans::{ScanFor, Scanned},
+        stage::{StagedBody, views::ViewManner},
+        views::BaseView,
     },
 };
 use catalog::{BlobForm, BlobRow, BlobState, Content, Extent};
+use deflate_view::UnitCheck;
 use object_format::{ObjectFacts, SEGMENT_LEN};
 use std::sync::Arc;
 
+impl Reform {
+    /// How content is encoded in a view for it.
+    fn in_view(&self, check: UnitCheck) -> ViewManner<'_> {
+        ViewManner { effort: self.effort, pace: &self.pace, check }
+    }
+}
+
 impl Reencoder {
     /// A blob's content as deflate views, where that gains enough; `None` where it is to be encoded
-    /// without.
+    /// without. The caller reads back what becomes of it.
     pub(super) async fn restage_in_view(
         self: &Arc<Self>,
         bucket: &BucketHandle,
         old: &BlobRow,
         user: &User,
-        reform: &Reform,
+        (reform, check): (&Reform, UnitCheck),
         text: &mut OpenedText,
     ) -> Result<Option<StagedBody<()>>, EngineError> {
         let keeps_whole = matches!(reform.wish, Wish::Kept) && old.form == BlobForm::Whole;
@@ -37,15 +46,18 @@ impl Reencoder {
             return Ok(None);
         }
         let source = self.read.open_stored(bucket, old)?;
-        let target = self.views.scan(bucket, &source, false, &reform.pace).await?;
+        let target = self.views.scan(bucket, &source, ScanFor::Target, &reform.pace).await?;
         text.note(&target);
         if target.is_plain() && !self.may_lie_in_text(bucket, old, reform).await? {
             return Ok(None);
         }
-        let Some(base) = self.wished_view(bucket, old, user, &target, reform).await? else { return Ok(None) };
+        let Some(base) = self.wished_view(bucket, old, user, &target, reform).await? else {
+            self.views.keep_scan(&source, target);
+            return Ok(None);
+        };
         let staged = self
             .stager
-            .stage_in_view(&self.views, bucket, &source, (&target, Arc::new(base)), reform.effort, &reform.pace)
+            .stage_in_view(&self.views, bucket, &source, (&target, Arc::new(base)), reform.in_view(check))
             .await?;
         let Some(staged) = staged else { return Ok(None) };
         self.check_restaged(bucket, old, &staged)?;
@@ -83,16 +95,20 @@ impl Reencoder {
             return Ok(None);
         }
         let source = self.read.open_extents(bucket, content.extents.clone(), content.blobs.clone())?;
-        let target = self.views.scan(bucket, &source, false, &reform.pace).await?;
+        let target = self.views.scan(bucket, &source, ScanFor::Target, &reform.pace).await?;
         text.note(&target);
         if target.is_plain() {
             return Ok(None);
         }
         let avoid = Arc::new(content.blobs.iter().map(|row| row.id).collect());
         let base = self.views.choose_view(bucket, &content.version.key, &target, &avoid, &reform.pace).await?;
-        let Some(base) = base else { return Ok(None) };
+        let Some(base) = base else {
+            self.views.keep_scan(&source, target);
+            return Ok(None);
+        };
         let base = (&target, Arc::new(base));
-        let staged = self.stager.stage_in_view(&self.views, bucket, &source, base, reform.effort, &reform.pace).await?;
+        let manner = reform.in_view(UnitCheck::ReadBack);
+        let staged = self.stager.stage_in_view(&self.views, bucket, &source, base, manner).await?;
         let before =
             if reform.regardless { u64::MAX } else { content.blobs.iter().map(|row| payload_len(&row.forms)).sum() };
         let gains = |staged: &StagedBody<()>| {

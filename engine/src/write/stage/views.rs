@@ -20,13 +20,14 @@ use crate::{
     resources::{pace::Pace, pool::Scratch},
     write::{
         encode::EncodedSegment,
-        views::{BaseView, BaseViews, Scanned, TextWindow},
+        scans::Scanned,
+        views::{BaseView, BaseViews, TextWindow},
     },
 };
 use bytes::Bytes;
 use deflate_view::{
     AHEAD_LEN, BasePart, CutLimits, Cutter, ReplayId, Replaying, SegmentForm, StoredPiece, StoredView, Stream, TextMap,
-    UNIT_LEN_MAX, Unit, UnitBase, UnitDelta, WindowText, recognise,
+    UNIT_LEN_MAX, Unit, UnitBase, UnitCheck, UnitDelta, WindowText, recognise,
 };
 use delta_codec::{Effort, EncodeJob, FootprintLimits, whole};
 use futures::StreamExt;
@@ -52,6 +53,17 @@ const UNIT_RANGES_MAX: usize = 3;
 /// Bytes behind a segment that the cutter looks at.
 const LOOK_AHEAD: usize = AHEAD_LEN - UNIT_LEN_MAX;
 
+/// How content is encoded over a base whose streams are opened.
+#[derive(Clone, Copy)]
+pub(crate) struct ViewManner<'a> {
+    /// How hard the codec tries.
+    pub(crate) effort: Effort,
+    /// How fast content may be read for it.
+    pub(crate) pace: &'a Pace,
+    /// When units are seen to give their bytes back.
+    pub(crate) check: UnitCheck,
+}
+
 /// Encodes one object's segments, in order.
 struct ViewEncoder<'a> {
     encoder: &'a Encoder,
@@ -60,6 +72,7 @@ struct ViewEncoder<'a> {
     base: Arc<BaseView>,
     map: Arc<TextMap>,
     effort: Effort,
+    check: UnitCheck,
     /// `None` while a job of the pool has it.
     cutter: Option<Cutter<Arc<Stream>>>,
     window: Option<Arc<TextWindow>>,
@@ -85,12 +98,11 @@ impl Stager {
         bucket: &BucketHandle,
         source: &OpenObject,
         (target, base): (&Scanned, Arc<BaseView>),
-        effort: Effort,
-        pace: &Pace,
+        manner: ViewManner<'_>,
     ) -> Result<Option<StagedBody<()>>, EngineError> {
         let Some(_work) = self.budget.try_acquire(WORK_BYTES) else { return Ok(None) };
         let size = source.info.version.size;
-        let mut encoder = ViewEncoder::new((&self.encoder, views), bucket, target, base.clone(), effort, size);
+        let mut encoder = ViewEncoder::new((&self.encoder, views), bucket, target, base.clone(), manner, size);
         let content = UnfinishedBlob::begin(self.encoder.writer.blob_id()?, bucket, BlobKind::Delta)?;
         let (encoded, receiver) = mpsc::channel(1);
         let mut emitting = AbortOnDrop(tokio::spawn(emit(self.encoder.clone(), bucket.clone(), content, receiver)));
@@ -98,7 +110,7 @@ impl Stager {
         let mut reader = BodyReader::new(views.read.read(source, 0..size).boxed());
         let mut next = Bytes::from(reader.fill_memory(SEGMENT_LEN).await?);
         while !next.is_empty() {
-            pace.take(next.len() as u64).await;
+            manner.pace.take(next.len() as u64).await;
             let plain = next;
             next = reader.fill_memory(SEGMENT_LEN).await?.into();
             hashing.push(plain.clone()).await?;
@@ -131,7 +143,7 @@ impl<'a> ViewEncoder<'a> {
         bucket: &'a BucketHandle,
         target: &Scanned,
         base: Arc<BaseView>,
-        effort: Effort,
+        manner: ViewManner<'_>,
         len: u64,
     ) -> Self {
         let (opened, kept) = target.index.divided(&base.scanned.index.identities());
@@ -149,7 +161,8 @@ impl<'a> ViewEncoder<'a> {
             map: Arc::new(TextMap::new(&base.scanned.index, &kept)),
             base,
             // The window's index and the unit's text are all the memory there is for it.
-            effort: effort.min(Effort::High),
+            effort: manner.effort.min(Effort::High),
+            check: manner.check,
             cutter: Some(Cutter::new(
                 opened.into_iter().map(Arc::new).collect(),
                 len,
@@ -323,14 +336,19 @@ impl<'a> ViewEncoder<'a> {
         let (replay, search_ns, metrics) = (self.replay, self.search_ns, self.encoder.metrics.clone());
         let (ahead, ns_per_byte_max) = (ahead.clone(), self.ns_per_byte_max);
         // Without memory for them the encoder is asked twice; raw bytes have no encoder.
-        let is_asked = unit.parts() > 0 && replay != Some(ReplayId::default());
+        let check = self.check;
+        let is_asked = check != UnitCheck::ReadBack && unit.parts() > 0 && replay != Some(ReplayId::default());
         let answers = is_asked.then(|| self.views.budget.try_acquire(unit.answers_bytes_max() as u64)).flatten();
         let stored = self.encoder.pool.run(move |scratch| {
             let own = &ahead[(unit.object.start - start) as usize..(unit.object.end - start) as usize];
             let replay =
                 replay.unwrap_or_else(|| if unit.parts() > 0 { recognise(&unit) } else { ReplayId::default() });
             let replay_kept = (unit.parts() > 0).then_some(replay);
-            let replaying = Replaying { id: replay, ns_per_byte_max, search_ns, keeps_answers: answers.is_some() };
+            let check = match check {
+                UnitCheck::AtOnce { .. } => UnitCheck::AtOnce { keeps_answers: answers.is_some() },
+                UnitCheck::ReadBack => UnitCheck::ReadBack,
+            };
+            let replaying = Replaying { id: replay, ns_per_byte_max, search_ns, check };
             let piece = stored_piece(scratch, &unit, (&delta, parts), &of_unit, replaying, own);
             if piece.is_none() {
                 // I6: never stored; a person should look.
@@ -399,7 +417,8 @@ fn delta_of(
     Some((delta, encoded.footprint.iter().map(range).collect()))
 }
 
-/// The stored unit, after it gave its object's bytes back (I6).
+/// The stored unit, after its delta gave its text back, and after it gave its object's bytes back
+/// where that is checked at once (I6).
 fn stored_piece(
     scratch: &mut Scratch,
     unit: &Unit,
