@@ -9,6 +9,7 @@ pub(crate) mod drift;
 pub(crate) mod hook_queue;
 pub(crate) mod in_flight;
 pub mod key_order;
+pub(crate) mod moved;
 pub(crate) mod plan;
 pub(crate) mod region;
 pub(crate) mod series;

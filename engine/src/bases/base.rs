@@ -6,6 +6,7 @@ use crate::{
         account,
         drift::{Drift, drift, is_apart},
         in_flight::InFlight,
+        moved::Found,
         plan::{self, StoredShare, may_bear_another},
         region::Region,
         series::Ends,
@@ -73,9 +74,24 @@ pub(crate) struct Placed {
     pub(crate) object: Arc<BaseObject>,
     /// Its position minus the region's.
     pub(crate) shift: i64,
+    /// The position of the region for which that was looked up: what was found behind it is newer.
+    pub(crate) since: u64,
 }
 
 impl BaseObject {
+    /// Where what stands at `position` of another object stands in this one, if that has moved as
+    /// far as what was `found` in a whole blob; `None` where this object has no such blob.
+    pub(crate) fn position_of(&self, found: Found, position: u64) -> Option<u64> {
+        let place = found.place_of(position);
+        let is_whole = |blob: &BlobKey| self.rows.get(blob).is_some_and(|row| row.form == BlobForm::Whole);
+        let mut extents =
+            self.extents.iter().filter(|(_, extent)| extent.blob.0 == found.blob.0 && is_whole(&extent.blob));
+        let first = extents.clone().next()?;
+        let holds = |(_, extent): &&(u64, Extent)| (extent.offset..extent.offset + extent.len).contains(&place);
+        let (start, extent) = extents.find(holds).unwrap_or(first);
+        Some((start + place).saturating_sub(extent.offset))
+    }
+
     /// The blobs that hold `len` bytes from `position` on, each with where it begins, `limit` at
     /// most; the last ones when the object ends before.
     pub(crate) fn extents_near(&self, position: u64, len: u64, limit: usize) -> impl Iterator<Item = (u64, &BlobRow)> {
@@ -317,13 +333,13 @@ impl Bases {
     }
 
     /// The window for the region of the target that starts at `target`, out of at most `reach`
-    /// bytes of each base, for encoding at `effort`, with pins on the blobs it came from. If the
-    /// target `is_part` of an upload, others come behind it.
+    /// bytes of each base, for encoding at `effort`, with pins on the blobs it came from. `found`
+    /// is where content before it was. If the target `is_part` of an upload, others come behind it.
     pub(crate) async fn region(
         &self,
         bucket: &BucketHandle,
         bases: &[Placed],
-        target: u64,
+        (target, found): (u64, Option<Found>),
         reach: u64,
         effort: Effort,
         is_part: bool,
@@ -331,7 +347,7 @@ impl Bases {
         tracing::trace!(target: "path", "region()");
         let mut pieces = Pieces::default();
         for base in bases {
-            self.add_pieces(bucket, base, target, reach, &mut pieces).await?;
+            self.add_pieces(bucket, base, (target, found), reach, &mut pieces).await?;
         }
         let Pieces { mut pieces, mut rows, pins } = pieces;
         let avoided = |row: &BlobRow| bases.iter().any(|base| base.object.avoid.contains(&row.id));
@@ -340,24 +356,29 @@ impl Bases {
         if pieces.is_empty() {
             return Ok(RegionOutcome::Nothing);
         }
-        let serves_parts = is_part && bases.iter().all(|base| self.fits_whole(base.object.size, reach));
+        let is_whole = bases.iter().all(|base| self.fits_whole(base.object.size, reach));
+        let serves_parts = is_part && is_whole;
         let Some(window) = self.windows.get(pieces, &rows, bucket.domain_key(), effort, serves_parts).await? else {
             return Ok(RegionOutcome::Busy);
         };
         let whole = rows.iter().filter(|row| row.form == BlobForm::Whole).map(|row| row.forms).sum();
-        Ok(RegionOutcome::Ready(Arc::new(Region::new(window, pins, plan::alone_permille_of(&whole)))))
+        let region = Region::new(window, pins, plan::alone_permille_of(&whole), !is_whole);
+        Ok(RegionOutcome::Ready(Arc::new(Region { is_followed: found.is_some(), ..region })))
     }
 
     async fn add_pieces(
         &self,
         bucket: &BucketHandle,
         base: &Placed,
-        target: u64,
+        (target, moved): (u64, Option<Found>),
         reach: u64,
         found: &mut Pieces,
     ) -> Result<(), EngineError> {
         let base_object = &base.object;
-        let (start, end) = self.place(target.saturating_add_signed(base.shift), base_object.size, reach);
+        let newer = moved.filter(|moved| moved.position >= base.since);
+        let position = newer.and_then(|moved| base_object.position_of(moved, target));
+        let position = position.unwrap_or_else(|| target.saturating_add_signed(base.shift));
+        let (start, end) = self.place(target, position, base_object.size, reach);
         for (logical, extent) in &base_object.extents {
             let (from, to) = (start.max(*logical), end.min(logical + extent.len));
             let Some(row) = base_object.rows.get(&extent.blob).filter(|_| from < to) else { continue };
@@ -380,7 +401,18 @@ impl Bases {
                     let Some(pin) = self.pins.pin(bases.iter().map(|base| BlobId(base.id.0))) else { continue };
                     found.pins.push(pin);
                     let whole_len: u64 = bases.iter().map(|base| base.plain_len).sum();
-                    if self.fits_whole(whole_len, reach) {
+                    let known = moved.and_then(|moved| {
+                        let base = bases.iter().find(|base| base.id.0 == moved.blob.0)?;
+                        // Of many parts, the next one would be wanted.
+                        if self.fits_whole(base.plain_len, u64::MAX) {
+                            return None;
+                        }
+                        let (start, end) = self.place(target, moved.place_of(target), base.plain_len, reach);
+                        (start < end).then(|| BasePiece::of(moved.blob, start..end))
+                    });
+                    if let Some(piece) = known.filter(|_| !self.fits_whole(whole_len, reach)) {
+                        found.pieces.push(piece);
+                    } else if self.fits_whole(whole_len, reach) {
                         // All of it, not only what this delta used: the same window then serves
                         // every version of a series.
                         found
@@ -453,16 +485,24 @@ impl Bases {
         base_len <= reach.min(self.windows.whole_len_max())
     }
 
-    /// Which logical bytes of a base of `base_len` bytes serve the region at `position`: all when
-    /// they are within `reach`, else the region with a quarter of a window on either side.
-    fn place(&self, position: u64, base_len: u64, reach: u64) -> (u64, u64) {
+    /// Which logical bytes of a base of `base_len` bytes serve the region of the target at
+    /// `target`, whose content is presumably at `position`: all when they are within `reach`, else
+    /// the region with a quarter of a window on either side.
+    fn place(&self, target: u64, position: u64, base_len: u64, reach: u64) -> (u64, u64) {
         if self.fits_whole(base_len, reach) {
             return (0, base_len);
         }
-        let len = self.windows.len_max().min(reach);
+        let len = self.windows.len_max().min(reach).min(base_len);
         let region_len = self.windows.region_len().min(len / 2).max(1);
-        let start = (position / region_len * region_len).saturating_sub(len / 4).min(base_len - len);
+        // Where nothing has moved, targets share windows. What has moved lies anywhere.
+        let step = if position.abs_diff(target).is_multiple_of(region_len) { region_len } else { (len / 16).max(1) };
+        let start = (position / step * step).saturating_sub(len / 4).min(base_len - len);
         (start, start + len)
+    }
+
+    /// How far from where it is expected content may lie and still be in its window.
+    pub(super) fn margin(&self) -> u64 {
+        self.windows.len_max() / 4
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
         base::{Avoided, BaseObject, Bases, Placed, RegionOutcome},
         drift::Drift,
         key_order,
+        moved::Moved,
         plan::{self, BaseOutcome, DELTA_LEN_MIN, Outlook, Prospect, Trial},
         region::{self, Region},
         similar::{self, Head, REGION_LEN, RegionSketch, UNSKETCHED_LEN_MAX},
@@ -27,7 +28,7 @@ use crate::{
 use bytes::Bytes;
 use catalog::{BlobForm, BlobKey, BlobRow, HookQuery, Resembling};
 use delta_codec::Effort;
-use object_format::BlobId;
+use object_format::{BlobId, SEGMENT_LEN};
 use std::{
     collections::HashSet,
     sync::{Arc, Mutex, PoisonError},
@@ -88,6 +89,8 @@ pub(crate) struct RegionTarget {
     pub(crate) avoid: Avoided,
     /// What has shown itself to be good for content around it.
     pub(crate) proven: Arc<Proven>,
+    /// Where content before it was found.
+    pub(crate) moved: Arc<Moved>,
 }
 
 /// What trials have shown for the regions of one object.
@@ -120,12 +123,14 @@ impl Proven {
 }
 
 impl RegionTarget {
-    /// Where the same content may stand in an object that came before, the likeliest first: the
-    /// same place, and the beginning of the part with the same number, because the last part of an
-    /// upload may come before anybody knows how long the others are.
+    /// Where the same content may stand in an object that came before, the likeliest first: as far
+    /// away as what stands before it, the same place, and the beginning of the part with the same
+    /// number, because the last part of an upload may come before anybody knows how long the others
+    /// are.
     fn places_in(&self, object: &BaseObject) -> Vec<u64> {
+        let moved = self.moved.last().and_then(|found| object.position_of(found, self.position));
         let part = self.part.and_then(|number| object.start_of_part(number));
-        std::iter::once(self.position).chain(part.map(|start| start + self.offset)).collect()
+        moved.into_iter().chain([self.position]).chain(part.map(|start| start + self.offset)).collect()
     }
 }
 
@@ -145,6 +150,7 @@ pub(crate) struct Candidate {
     /// Filled in for each region: the whole blobs behind it and what they resemble.
     wholes: Vec<Whole>,
     shift: i64,
+    since: u64,
     share: Option<f64>,
     trial: Option<Trial>,
     /// Others by name that differ from the same bases.
@@ -169,6 +175,7 @@ impl Candidate {
             source,
             wholes: Vec::new(),
             shift: 0,
+            since: 0,
             share: None,
             trial: None,
             kin: Vec::new(),
@@ -213,7 +220,7 @@ impl Candidate {
     }
 
     fn placed(&self) -> Placed {
-        Placed { object: self.object.clone(), shift: self.shift }
+        Placed { object: self.object.clone(), shift: self.shift, since: self.since }
     }
 
     fn account(&self, chosen: bool) -> CandidateAccount {
@@ -231,7 +238,7 @@ impl Choice {
     /// Bases that were settled beforehand.
     pub(crate) fn settled(objects: &[Arc<BaseObject>]) -> Self {
         let account = ChoiceAccount { offset: 0, outcome: BaseOutcome::Tried, candidates: Vec::new() };
-        let bases = objects.iter().map(|object| Placed { object: object.clone(), shift: 0 }).collect();
+        let bases = objects.iter().map(|object| Placed { object: object.clone(), shift: 0, since: 0 }).collect();
         Self { bases, outcome: BaseOutcome::Tried, drifted_from: Vec::new(), in_text: false, account }
     }
 }
@@ -331,14 +338,14 @@ impl Bases {
                 }
             }
         }
-        let expected = places.first().copied().unwrap_or(wish.position);
+        let (expected, margin) = (places.first().copied().unwrap_or(wish.position), self.margin());
         let mut own_place: Option<f64> = None;
         let mut best: Option<(f64, Option<u64>)> = None;
         for whole in &candidate.wholes {
             for (index, region) in (0u64..).zip(whole.regions.iter()) {
                 let Some(share) = region.share_of(&wish.head.sketch) else { continue };
                 let place = whole.at.map(|at| at + index * REGION_LEN);
-                if place.is_none_or(|place| place.abs_diff(expected) < REGION_LEN) {
+                if place.is_none_or(|place| is_near(place, expected, margin)) {
                     own_place = Some(own_place.map_or(share, |own| own.max(share)));
                 }
                 if best.is_none_or(|(best, _)| share > best) {
@@ -347,11 +354,13 @@ impl Bases {
             }
         }
         candidate.share = best.map(|(share, _)| share);
-        // Content that has moved by regions is looked for where it is now.
+        // Content that has moved by regions is looked for where it is now. Regions of one table
+        // resemble each other, so that a little more says nothing.
         let place = match best {
-            Some((share, Some(place))) if own_place.is_none_or(|own| own < share) => place,
+            Some((share, Some(place))) if plan::leads(own_place.map(|own| share - own)) => place,
             _ => expected,
         };
+        candidate.since = wish.position;
         candidate.shift = i64::try_from(place).unwrap_or(i64::MAX) - i64::try_from(wish.position).unwrap_or(i64::MAX);
         Ok(())
     }
@@ -493,6 +502,7 @@ impl Bases {
                 });
                 match helpful.min_by_key(|index| candidates[*index].trial.and_then(|trial| trial.delta)) {
                     Some(winner) => winner,
+                    None if goes_on(wish, &candidates[best]) => best,
                     None if busy => return Ok((Vec::new(), BaseOutcome::Busy)),
                     None if outcome == BaseOutcome::Drifted => return Ok((Vec::new(), outcome)),
                     None => return Ok((Vec::new(), BaseOutcome::Useless)),
@@ -534,7 +544,8 @@ impl Bases {
     ) -> Result<Option<Trial>, EngineError> {
         let reach = wish.reach.min(TRIAL_REACH);
         let (placed, is_part) = ([candidate.placed()], wish.part.is_some());
-        let found = self.region(bucket, &placed, wish.position, reach, wish.effort, is_part).await;
+        let at = (wish.position, wish.moved.last());
+        let found = self.region(bucket, &placed, at, reach, wish.effort, is_part).await;
         let region: Arc<Region> = match readable(found) {
             Some(RegionOutcome::Ready(region)) => region,
             Some(RegionOutcome::Nothing) | None => return Ok(Some(Trial::default())),
@@ -549,6 +560,24 @@ impl Bases {
         });
         Ok(Some(trial.await?))
     }
+}
+
+/// Whether a region that begins with zeros, or the like, has the base in which the content before
+/// it was found: what follows the zeros may be there, too.
+fn goes_on(wish: &RegionTarget, candidate: &Candidate) -> bool {
+    let sample_len = wish.first.len().min(region::TRIAL_SAMPLE_LEN);
+    let says_nothing =
+        candidate.trial.is_some_and(|trial| trial.alone > 0 && !plan::tells_of_a_base(sample_len, trial.alone));
+    let found = wish.moved.last().and_then(|found| candidate.object.position_of(found, wish.position));
+    says_nothing && found.is_some()
+}
+
+/// Whether a region of a base that begins at `place` may have the segment that is `expected` there:
+/// it begins near it, or the window around it reaches into it.
+fn is_near(place: u64, expected: u64, margin: u64) -> bool {
+    let is_reached =
+        place < expected + SEGMENT_LEN as u64 + margin && place + REGION_LEN > expected.saturating_sub(margin);
+    place.abs_diff(expected) < REGION_LEN || is_reached
 }
 
 /// What was read of a candidate; `None`, and a line in the log, where that failed: another one may

@@ -198,6 +198,12 @@ pub(crate) fn reach_of(target_bytes: Option<u64>) -> u64 {
     })
 }
 
+/// Whether content that takes so many bytes alone says something about a base: zeros are found in
+/// any, and need none.
+pub(crate) fn tells_of_a_base(plain_len: usize, alone: usize) -> bool {
+    alone > plain_len / 8
+}
+
 /// A sample of the target, encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trial {

@@ -13,12 +13,16 @@ pub(crate) struct Region {
     pub(crate) pins: Arc<Vec<Pin>>,
     /// What the base took without a base itself, in thousandths; `None` where that is not known.
     pub(crate) alone_permille: Option<u32>,
+    /// Some base goes on beyond the window.
+    pub(crate) is_part: bool,
+    /// It was opened where content before it was found (`moved.rs`).
+    pub(crate) is_followed: bool,
 }
 
 impl Region {
     /// A region's window, with what keeps its blobs from being collected.
-    pub(crate) fn new(window: Arc<Window>, pins: Vec<Pin>, alone_permille: Option<u32>) -> Self {
-        Self { window, pins: Arc::new(pins), alone_permille }
+    pub(crate) fn new(window: Arc<Window>, pins: Vec<Pin>, alone_permille: Option<u32>, is_part: bool) -> Self {
+        Self { window, pins: Arc::new(pins), alone_permille, is_part, is_followed: false }
     }
 }
 

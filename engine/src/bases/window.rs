@@ -119,13 +119,20 @@ impl Window {
         pieces
     }
 
+    /// The blob that a byte of the window comes from, and where in it.
+    pub(crate) fn place_of(&self, offset: u64) -> Option<(BlobId, u64)> {
+        let next = self.pieces.partition_point(|(at, _)| *at <= offset);
+        let (at, piece) = self.pieces.get(next.checked_sub(1)?)?;
+        (offset - at < piece.len).then(|| (piece.blob, piece.offset + (offset - at)))
+    }
+
     fn indexed_bytes(&self) -> usize {
         [&self.wide_index, &self.narrow_index].into_iter().filter_map(OnceLock::get).map(BaseIndex::memory_bytes).sum()
     }
 
-    /// How many pieces it has: each may become a range of the blob's view.
-    pub(crate) fn piece_count(&self) -> usize {
-        self.pieces.len()
+    /// The blobs that it comes from.
+    pub(crate) fn blobs(&self) -> impl Iterator<Item = BlobId> + '_ {
+        self.pieces.iter().map(|(_, piece)| piece.blob)
     }
 }
 

@@ -65,6 +65,53 @@ async fn each_segment_of_a_base_is_decoded_once_into_its_place_in_the_window() {
     assert!(deployment.get(&bucket, "app-1.2", 0..last.len()).await == last);
 }
 
+/// A dump that grows, or shrinks, in many places: by its end its content has moved by more than a
+/// window reaches.
+#[tokio::test(flavor = "multi_thread")]
+async fn content_that_moves_further_with_each_change_is_followed_through_a_long_object() {
+    let deployment = Deployment::start(128 << 20).await;
+    let windows = deployment.engine.foundation.bases.windows();
+    let (step, changes) = (MIB / 2, 12);
+    assert!(windows.whole_len_max() < 48 << 20 && windows.len_max() / 4 < (changes * step) as u64 / 2);
+    let v1 = noise(changes * 4 * MIB, 81);
+    let grown = |seed: u64| -> Vec<u8> {
+        let pieces = v1.chunks(4 * MIB).zip(seed..);
+        pieces.flat_map(|(piece, seed)| [noise(step, seed), piece.to_vec()].concat()).collect()
+    };
+    let shrunk = v1.chunks(4 * MIB).flat_map(|piece| piece[..piece.len() - step].to_vec()).collect();
+    for name in ["delta", "sealed"] {
+        let bucket = deployment.bucket(name).await;
+        deployment.put_and_settle(&bucket, "dump/1", &v1).await;
+        // The second one is found through the first, which is a delta itself.
+        for (key, next, new) in [("dump/2", grown(100), changes * step), ("dump/3", grown(200), changes * step)] {
+            let stored = deployment.put(&bucket, key, &next).await.storage;
+            assert!(stored.stored_bytes < (new + next.len() / 50) as u64, "{name} {key}: {stored:?}");
+            assert!(deployment.get(&bucket, key, 0..next.len()).await == next, "{name} {key}");
+        }
+        let next: &Vec<u8> = &shrunk;
+        let stored = deployment.put(&bucket, "dump/4", next).await.storage;
+        assert!(stored.stored_bytes < next.len() as u64 / 50, "{name}: {stored:?}");
+        assert!(deployment.get(&bucket, "dump/4", 0..next.len()).await == *next, "{name}");
+    }
+}
+
+/// As in the image of a disk: nothing is known of a region that begins with zeros.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_follows_zeros_is_found_in_the_base_of_what_stands_before_them() {
+    let deployment = Deployment::start(512 << 20).await;
+    let bucket = deployment.bucket("delta").await;
+    let region_len = 64 * MIB;
+    let v1 = [content(region_len - 2 * MIB, 91), vec![0; 8 * MIB], content(8 * MIB, 92)].concat();
+    assert!(deployment.engine.foundation.bases.windows().whole_len_max() < v1.len() as u64);
+    let mut v2 = v1.clone();
+    v2[5 * MIB..5 * MIB + 4096].copy_from_slice(&noise(4096, 93));
+    v2[region_len + 9 * MIB..][..4096].copy_from_slice(&noise(4096, 94));
+    deployment.put_and_settle(&bucket, "disk/1", &v1).await;
+    let stored = deployment.put(&bucket, "disk/2", &v2).await.storage;
+    assert!(stored.stored_bytes < MIB as u64 / 2, "{stored:?}");
+    assert!(deployment.get(&bucket, "disk/2", 0..v2.len()).await == v2);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn another_buckets_content_is_never_a_base() {
     let deployment = Deployment::start(512 << 20).await;

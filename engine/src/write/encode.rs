@@ -2,7 +2,13 @@
 //! after they gave the original back (I6).
 
 use crate::{
-    bases::{alone::Alone, plan, region::Region},
+    bases::{
+        alone::Alone,
+        moved::{Copied, middle_of},
+        plan,
+        region::Region,
+        window::Window,
+    },
     blobs::piece::BasePiece,
     config::Compression,
     deployment::veil::Veil,
@@ -12,7 +18,7 @@ use crate::{
 };
 use bytes::Bytes;
 use delta_codec::{BaseRange, Effort, EncodeJob, Encoder, FootprintLimits};
-use object_format::{Coding, ViewAddress, blob::segment_digest};
+use object_format::{BlobId, Coding, ViewAddress, blob::segment_digest};
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicU32, Ordering},
@@ -86,6 +92,16 @@ pub(crate) struct EncodedSegment {
     pub(crate) footprint: Vec<BasePiece>,
     /// Base bytes a deflate view needs: addresses in the view that its blob has.
     pub(crate) view_footprint: Vec<ViewAddress>,
+    /// Where its content was found, less its place in the segment ([`middle_of`]).
+    pub(crate) found: Option<(BlobId, i64)>,
+}
+
+impl EncodedSegment {
+    /// True when it took bytes of its own that a base might have spared.
+    pub(crate) fn misses_base(&self) -> bool {
+        let stored = self.stored.as_ref().map_or(self.plain_len as usize, Vec::len);
+        self.coding != Coding::Delta && plan::tells_of_a_base(self.plain_len as usize, stored)
+    }
 }
 
 /// A segment that begins at `at`, under its veil.
@@ -106,6 +122,7 @@ pub(crate) fn encode_segment(
     tracing::trace!(target: "path", "encode_segment()");
     let digest = segment_digest(plain);
     let plain_len = u32::try_from(plain.len()).unwrap_or(u32::MAX);
+    let mut found = None;
     let done = |coding, stored, footprint| EncodedSegment {
         plain_len,
         coding,
@@ -113,6 +130,7 @@ pub(crate) fn encode_segment(
         digest,
         footprint,
         view_footprint: Vec::new(),
+        found: None,
     };
     if segment.compression == Compression::Off {
         return done(Coding::Raw, None, Vec::new());
@@ -121,7 +139,7 @@ pub(crate) fn encode_segment(
         .region
         .as_ref()
         .filter(|_| segment.trials.go_on())
-        .and_then(|region| encode_delta(scratch, plain, region, segment.effort, metrics));
+        .and_then(|region| encode_delta(scratch, plain, region, segment.effort, metrics, &mut found));
     if segment.effort == Effort::Max {
         // Its work memory is lent for as long as the blob takes; a thread keeps none of it.
         scratch.encoder = Encoder::new();
@@ -133,7 +151,7 @@ pub(crate) fn encode_segment(
     {
         segment.trials.note(true);
         let footprint = footprint.clone();
-        return done(Coding::Delta, delta.map(|(bytes, _)| bytes), footprint);
+        return EncodedSegment { found, ..done(Coding::Delta, delta.map(|(bytes, _)| bytes), footprint) };
     }
     let alone = Alone::encode(plain, segment.effort, &mut scratch.plain, Some(metrics));
     let alone_len = alone.as_ref().map(|alone| (alone.coding, alone.bytes.len()));
@@ -143,19 +161,23 @@ pub(crate) fn encode_segment(
         segment.trials.note(coding == Coding::Delta);
     }
     match (coding, delta, alone) {
-        (Coding::Delta, Some((bytes, footprint)), _) => done(Coding::Delta, Some(bytes), footprint),
+        (Coding::Delta, Some((bytes, footprint)), _) => {
+            EncodedSegment { found, ..done(Coding::Delta, Some(bytes), footprint) }
+        }
         (Coding::Zstd | Coding::Planes, _, Some(alone)) => done(alone.coding, Some(alone.bytes), Vec::new()),
         _ => done(Coding::Raw, None, Vec::new()),
     }
 }
 
-/// A delta that has been decoded and compared, with the base bytes it needs.
+/// A delta that has been decoded and compared, with the base bytes it needs; and where most of it
+/// was found, which nobody asks where the window has all of its base.
 fn encode_delta(
     scratch: &mut Scratch,
     plain: &[u8],
     region: &Region,
     effort: Effort,
     metrics: &Metrics,
+    found: &mut Option<(BlobId, i64)>,
 ) -> Option<(Vec<u8>, Vec<BasePiece>)> {
     let started = Instant::now();
     let window = &region.window;
@@ -191,7 +213,33 @@ fn encode_delta(
         );
         return None;
     }
+    if region.is_part {
+        *found = place_in(scratch, window, &encoded.footprint, plain);
+    }
     Some((bytes, footprint))
+}
+
+/// Where the content of the delta that was decoded last lies in the base.
+fn place_in(scratch: &Scratch, window: &Window, footprint: &[BaseRange], plain: &[u8]) -> Option<(BlobId, i64)> {
+    let mut ranges = Vec::with_capacity(footprint.len());
+    let mut before = 0;
+    for range in footprint {
+        ranges.push((before, range.offset));
+        before += u64::from(range.len);
+    }
+    let copied = |run: delta_codec::CopiedRun| {
+        let bytes = plain.get(run.at as usize..(run.at + run.len) as usize)?;
+        // Zeros are found anywhere.
+        let (first, rest) = bytes.split_first()?;
+        if rest.iter().all(|byte| byte == first) {
+            return None;
+        }
+        let source = u64::from(run.source);
+        let (before, offset) = *ranges.get(ranges.partition_point(|(before, _)| *before <= source).checked_sub(1)?)?;
+        let (blob, offset) = window.place_of(offset + (source - before))?;
+        Some(Copied { at: run.at.into(), len: run.len.into(), blob, offset })
+    };
+    middle_of(plain.len() as u64, scratch.decoder.copied_runs().filter_map(copied))
 }
 
 fn gives_back(scratch: &mut Scratch, plain: &[u8], delta: &[u8], window: &[u8], footprint: &[BaseRange]) -> bool {

@@ -5,6 +5,7 @@ use crate::{
     bases::{
         base::{Avoided, BaseObject, Bases, RegionOutcome},
         choose::{Candidate, Choice, Proven, RegionTarget},
+        moved::Moved,
         plan::{BaseOutcome, DELTA_LEN_MIN, INLINE_LEN_MAX},
         region::Region,
         similar::{HeadFuture, REGION_LEN},
@@ -33,11 +34,12 @@ use futures::{
     FutureExt,
     future::{BoxFuture, Shared},
 };
-use object_format::BlobKind;
+use object_format::{BlobId, BlobKind};
 use std::{
+    collections::HashSet,
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -137,7 +139,10 @@ pub(super) struct Encoding {
     /// Set when some region had a window.
     tried: Arc<AtomicBool>,
     trials: Arc<Trials>,
-    view_ranges: Arc<AtomicUsize>,
+    /// Where in the base its content was found.
+    moved: Arc<Moved>,
+    /// The blobs of all windows so far: a view has a range for each at least.
+    view_blobs: Arc<Mutex<HashSet<BlobId>>>,
     /// Set when some segment may hold deflate streams; `None` when nobody wants to know.
     deflated: Option<Arc<AtomicBool>>,
     /// Segments pushed, and of them those that have left the codec pool.
@@ -188,7 +193,8 @@ impl Encoding {
             found: Arc::new(AtomicBool::new(found)),
             tried: Arc::default(),
             trials: Arc::default(),
-            view_ranges: Arc::default(),
+            moved: Arc::default(),
+            view_blobs: Arc::default(),
             deflated: watch_streams.then(Arc::default),
             pushed: 0,
             left_pool: watch::Sender::default(),
@@ -230,7 +236,7 @@ impl Encoding {
         self.offset += plain.len() as u64;
         self.pushed += 1;
         let (encoder, trials, deflated) = (self.encoder.clone(), self.trials.clone(), self.deflated.clone());
-        let left_pool = self.left_pool.clone();
+        let (left_pool, moved, position) = (self.left_pool.clone(), self.moved.clone(), self.target.start + at);
         let (compression, effort) = (self.bucket.settings.compression, effort.unwrap_or(Effort::Fast));
         let job = tokio::spawn(async move {
             let region = match region {
@@ -238,6 +244,7 @@ impl Encoding {
                 None => None,
             };
             let pins = region.as_ref().map(|region| region.pins.clone());
+            let is_followed = region.as_ref().is_some_and(|region| region.is_followed);
             let how = SegmentPlan { compression, effort, region, trials };
             let metrics = encoder.metrics.clone();
             let encoding = encoder.pool.run(move |scratch| {
@@ -250,6 +257,11 @@ impl Encoding {
             let encoded = encoding.await;
             left_pool.send_modify(|count| *count += 1);
             let (segment, plain) = encoded??;
+            match segment.found {
+                Some(found) => moved.note(position, found),
+                None if segment.misses_base() => moved.note_missed(is_followed),
+                None => {}
+            }
             Ok(Encoded { segment, plain, permit, pins })
         });
         if self.encoded.send(Some(job)).await.is_err() {
@@ -306,7 +318,7 @@ impl Encoding {
         };
         let left = self.target.len.map_or(first.len() as u64, |len| len.saturating_sub(offset));
         let target_bytes = left.clamp(first.len() as u64, REGION_LEN);
-        let proven = self.target.proven.clone();
+        let (proven, moved) = (self.target.proven.clone(), self.moved.clone());
         let (earlier, mut left_pool) = (self.pushed, self.left_pool.subscribe());
         let choosing = tokio::spawn(async move {
             let head = head.await?;
@@ -315,7 +327,7 @@ impl Encoding {
                 return None;
             }
             let mut wish =
-                RegionTarget { offset, position, part, head, first, target_bytes, reach, effort, avoid, proven };
+                RegionTarget { offset, position, part, head, first, target_bytes, reach, effort, avoid, proven, moved };
             let mut chosen = encoder.bases.choose(&bucket, &wish, &named).await;
             if chosen.as_ref().is_ok_and(|choice| choice.outcome == BaseOutcome::Busy) {
                 // As for a region's window.
@@ -349,31 +361,39 @@ impl Encoding {
         }
         let (encoder, bucket, reach) = (self.encoder.clone(), self.bucket.clone(), self.target.reach);
         let (effort, is_part) = (self.trying.effort().unwrap_or(Effort::Fast), self.target.part.is_some());
-        let (view_ranges, tried) = (self.view_ranges.clone(), self.tried.clone());
+        let (view_blobs, tried) = (self.view_blobs.clone(), self.tried.clone());
         let (earlier, mut left_pool) = (self.pushed, self.left_pool.subscribe());
-        let before = self.region.take().map(|(_, region)| region);
+        let (before, moved) = (self.region.take().map(|(_, region)| region), self.moved.clone());
         let loading = tokio::spawn(async move {
             let choice = choice.await.filter(|choice| !choice.bases.is_empty())?;
             // Windows come in the order of their regions: none holds what an earlier one waits for.
             if let Some(before) = before {
                 before.await;
             }
-            let mut outcome = encoder.bases.region(&bucket, &choice.bases, position, reach, effort, is_part).await;
+            let at = (position, moved.last());
+            let mut outcome = encoder.bases.region(&bucket, &choice.bases, at, reach, effort, is_part).await;
             if let Ok(RegionOutcome::Busy) = outcome {
                 // The memory may be with this body's earlier segments. They need nothing of what
                 // comes after them, so they can be waited for however long they take. What later
                 // ones hold leaves room for a small window.
                 left_pool.wait_for(|count| *count >= earlier).await.ok()?;
                 let reach = reach.min(encoder.bases.windows().len_max());
-                outcome = encoder.bases.region(&bucket, &choice.bases, position, reach, effort, is_part).await;
+                let at = (position, moved.last());
+                outcome = encoder.bases.region(&bucket, &choice.bases, at, reach, effort, is_part).await;
             }
             match outcome {
                 Ok(RegionOutcome::Ready(region)) => {
-                    // Every piece may become a range of the blob's view, which holds so many.
-                    let pieces = region.window.piece_count();
-                    let before = view_ranges.fetch_add(pieces, Ordering::Relaxed);
                     tried.store(true, Ordering::Relaxed);
-                    (before + pieces <= VIEW_RANGES_MAX).then_some(region)
+                    // Gaps within a blob are closed where a view has too many ranges
+                    // (`write/view.rs`); a blob more is a range more.
+                    let mut blobs = view_blobs.lock().unwrap_or_else(PoisonError::into_inner);
+                    let more = region.window.blobs().filter(|blob| !blobs.contains(blob)).collect::<HashSet<_>>();
+                    if blobs.len() + more.len() > VIEW_RANGES_MAX {
+                        return None;
+                    }
+                    blobs.extend(more);
+                    drop(blobs);
+                    Some(region)
                 }
                 Ok(RegionOutcome::Nothing | RegionOutcome::Busy) => None,
                 Err(error) => {

@@ -256,6 +256,7 @@ impl<'a> ViewEncoder<'a> {
             digest,
             footprint: Vec::new(),
             view_footprint,
+            found: None,
         };
         let view_len = view.as_ref().map(|view| view.bytes.len());
         let alone_len = alone.as_ref().map(|alone| (alone.coding, alone.bytes.len()));
