@@ -11,6 +11,7 @@ pub(crate) mod in_flight;
 pub mod key_order;
 pub(crate) mod moved;
 pub(crate) mod plan;
+pub(crate) mod proven;
 pub(crate) mod region;
 pub(crate) mod series;
 pub(crate) mod similar;

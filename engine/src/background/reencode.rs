@@ -15,7 +15,7 @@ use crate::{
     bases::{
         base::{Avoided, BaseObject, Bases},
         hook_queue::HookQueue,
-        plan::{self, BaseOutcome, DELTA_LEN_MIN, Reason},
+        plan::{self, BaseOutcome, DELTA_LEN_MIN},
     },
     blobs::open::Blobs,
     bucket::{BucketHandle, RowPlace, digest_of},
@@ -37,14 +37,14 @@ use crate::{
     },
 };
 use catalog::{
-    BlobForm, BlobHooks, BlobKey, BlobRow, Catalog, CatalogError, Content, Extent, FormBytes, NewBlob, Referrer,
-    RewriteCommit, Version,
+    BlobForm, BlobKey, BlobRow, Catalog, CatalogError, Content, Extent, FormBytes, NewBlob, Referrer, RewriteCommit,
+    Version,
 };
 use deflate_view::UnitCheck;
 use delta_codec::Effort;
 use futures::{StreamExt, TryStreamExt};
 use object_format::{BlobId, ObjectFacts};
-use std::{collections::HashMap, slice, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 mod occasion;
 mod opened;
@@ -237,39 +237,6 @@ impl Reencoder {
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    /// Makes a blob of what was staged, reads it back, and moves every version over to it.
-    async fn store(
-        self: &Arc<Self>,
-        bucket: &BucketHandle,
-        old: &BlobRow,
-        user: &User,
-        staged: StagedBody<()>,
-        occasion: Occasion,
-    ) -> Result<(Arrival, BlobRow, Option<BlobHooks>), EngineError> {
-        let sha256 = staged.hashed()?;
-        let object = occasion.noted(self.object_facts(bucket, old, user, sha256).await?, slice::from_ref(old))?;
-        let digest = Some(bucket.content_digest(&sha256));
-        let (reencoder, bucket, old) = (self.clone(), bucket.clone(), old.clone());
-        // From here on it goes to its end even when the job is stopped.
-        self.writer
-            .detached(async move {
-                let stored = reencoder.publisher.finisher.finish_blob(&bucket, staged.content, &object, digest).await?;
-                let FinishedContent { mut new_blobs, mut storage, hooks, held: _held, .. } = stored;
-                let mut new = new_blobs.pop().ok_or_else(|| EngineError::Other("a stage without a blob".into()))?;
-                if occasion == Occasion::Hot {
-                    new.heat_bytes = new.row.stored_len.saturating_sub(old.stored_len);
-                    storage.reason = Reason::Hot.as_str().to_owned();
-                } else if new.row.form == BlobForm::Whole {
-                    // Elsewhere, or encoded otherwise: it still stands in the place of a delta.
-                    new.heat_bytes = reencoder.catalog.heat_of(&[old.id]).await?;
-                }
-                reencoder.verify_stored(&bucket, &new.row, sha256).await?;
-                let (row, more) = (new.row.clone(), Some((new, Some(storage))));
-                Ok((reencoder.move_over(&bucket, &old, row.clone(), more).await?, row, hooks))
-            })
-            .await
     }
 
     /// True for content that deltas need and that a better encoding of its own would only double.

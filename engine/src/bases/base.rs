@@ -6,7 +6,7 @@ use crate::{
         account,
         drift::{Drift, drift, is_apart},
         in_flight::InFlight,
-        moved::Found,
+        moved::LastFound,
         plan::{self, StoredShare, may_bear_another},
         region::Region,
         series::Ends,
@@ -81,7 +81,7 @@ pub(crate) struct Placed {
 impl BaseObject {
     /// Where what stands at `position` of another object stands in this one, if that has moved as
     /// far as what was `found` in a whole blob; `None` where this object has no such blob.
-    pub(crate) fn position_of(&self, found: Found, position: u64) -> Option<u64> {
+    pub(crate) fn position_of(&self, found: LastFound, position: u64) -> Option<u64> {
         let place = found.place_of(position);
         let is_whole = |blob: &BlobKey| self.rows.get(blob).is_some_and(|row| row.form == BlobForm::Whole);
         let mut extents =
@@ -339,7 +339,7 @@ impl Bases {
         &self,
         bucket: &BucketHandle,
         bases: &[Placed],
-        (target, found): (u64, Option<Found>),
+        (target, found): (u64, Option<LastFound>),
         reach: u64,
         effort: Effort,
         is_part: bool,
@@ -370,7 +370,7 @@ impl Bases {
         &self,
         bucket: &BucketHandle,
         base: &Placed,
-        (target, moved): (u64, Option<Found>),
+        (target, moved): (u64, Option<LastFound>),
         reach: u64,
         found: &mut Pieces,
     ) -> Result<(), EngineError> {

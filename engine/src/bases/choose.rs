@@ -18,6 +18,7 @@ use crate::{
         key_order,
         moved::Moved,
         plan::{self, BaseOutcome, DELTA_LEN_MIN, Outlook, Prospect, Trial},
+        proven::Proven,
         region::{self, Region},
         similar::{self, Head, REGION_LEN, RegionSketch, UNSKETCHED_LEN_MAX},
         text::is_in_text,
@@ -28,11 +29,8 @@ use crate::{
 use bytes::Bytes;
 use catalog::{BlobForm, BlobKey, BlobRow, HookQuery, Resembling};
 use delta_codec::Effort;
-use object_format::{BlobId, SEGMENT_LEN};
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, PoisonError},
-};
+use object_format::BlobId;
+use std::{collections::HashSet, sync::Arc};
 use tokio::time::Instant;
 
 /// Keys looked at on either side of the new one.
@@ -91,35 +89,6 @@ pub(crate) struct RegionTarget {
     pub(crate) proven: Arc<Proven>,
     /// Where content before it was found.
     pub(crate) moved: Arc<Moved>,
-}
-
-/// What trials have shown for the regions of one object.
-#[derive(Default)]
-pub(crate) struct Proven {
-    /// Keys of objects that are good bases.
-    keys: Mutex<HashSet<String>>,
-    /// Whether a trial has ended. Who is first holds it while it tries: parts come several at once,
-    /// and one trial serves them all.
-    first: tokio::sync::Mutex<bool>,
-}
-
-impl Proven {
-    fn has(&self, key: &str) -> bool {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
-    }
-
-    fn note(&self, key: &str, trial: Trial) {
-        if trial.helps(false) {
-            self.keys.lock().unwrap_or_else(PoisonError::into_inner).insert(key.to_owned());
-        }
-    }
-
-    /// Waits while the first trial is being made. It is the caller's when it is given this, and has
-    /// ended when the caller has set it.
-    async fn turn(&self) -> Option<tokio::sync::MutexGuard<'_, bool>> {
-        let first = self.first.lock().await;
-        (!*first).then_some(first)
-    }
 }
 
 impl RegionTarget {
@@ -217,6 +186,11 @@ impl Candidate {
 
     fn outlook(&self, wish: &RegionTarget) -> Outlook {
         plan::outlook(&self.prospect(wish))
+    }
+
+    /// Whether its trial was short enough.
+    fn has_helped(&self) -> bool {
+        self.trial.is_some_and(|trial| trial.helps(self.source != Source::Hooks))
     }
 
     fn placed(&self) -> Placed {
@@ -345,7 +319,7 @@ impl Bases {
             for (index, region) in (0u64..).zip(whole.regions.iter()) {
                 let Some(share) = region.share_of(&wish.head.sketch) else { continue };
                 let place = whole.at.map(|at| at + index * REGION_LEN);
-                if place.is_none_or(|place| is_near(place, expected, margin)) {
+                if place.is_none_or(|place| region::is_near(place, expected, margin)) {
                     own_place = Some(own_place.map_or(share, |own| own.max(share)));
                 }
                 if best.is_none_or(|(best, _)| share > best) {
@@ -495,11 +469,7 @@ impl Bases {
                     *first = true;
                 }
                 let tried = std::iter::once(best).chain(rival);
-                let helpful = tried.filter(|index| {
-                    candidates[*index]
-                        .trial
-                        .is_some_and(|trial| trial.helps(candidates[*index].source != Source::Hooks))
-                });
+                let helpful = tried.filter(|index| candidates[*index].has_helped());
                 match helpful.min_by_key(|index| candidates[*index].trial.and_then(|trial| trial.delta)) {
                     Some(winner) => winner,
                     None if goes_on(wish, &candidates[best]) => best,
@@ -570,14 +540,6 @@ fn goes_on(wish: &RegionTarget, candidate: &Candidate) -> bool {
         candidate.trial.is_some_and(|trial| trial.alone > 0 && !plan::tells_of_a_base(sample_len, trial.alone));
     let found = wish.moved.last().and_then(|found| candidate.object.position_of(found, wish.position));
     says_nothing && found.is_some()
-}
-
-/// Whether a region of a base that begins at `place` may have the segment that is `expected` there:
-/// it begins near it, or the window around it reaches into it.
-fn is_near(place: u64, expected: u64, margin: u64) -> bool {
-    let is_reached =
-        place < expected + SEGMENT_LEN as u64 + margin && place + REGION_LEN > expected.saturating_sub(margin);
-    place.abs_diff(expected) < REGION_LEN || is_reached
 }
 
 /// What was read of a candidate; `None`, and a line in the log, where that failed: another one may

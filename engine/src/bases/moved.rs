@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// Where some content was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct LastFound {
     /// The whole blob that has it.
     pub(crate) blob: BlobId,
     /// Where it stands in its object.
@@ -17,7 +17,7 @@ pub(crate) struct Found {
     pub(crate) shift: i64,
 }
 
-impl Found {
+impl LastFound {
     /// The place in the blob of what stands at `position`, if it has moved as far.
     pub(crate) fn place_of(&self, position: u64) -> u64 {
         position.saturating_add_signed(self.shift)
@@ -31,7 +31,7 @@ pub(crate) struct Moved(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     /// The furthest one that was.
-    last: Option<Found>,
+    last: Option<LastFound>,
     /// What comes behind it was not found by it.
     is_doubted: bool,
 }
@@ -39,7 +39,7 @@ struct State {
 /// A run of a segment that was copied: where it stands in the segment, its length, and the place of
 /// its base bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Copied {
+pub(crate) struct CopiedBytes {
     /// Position in the segment.
     pub(crate) at: u64,
     /// Bytes.
@@ -52,8 +52,8 @@ pub(crate) struct Copied {
 
 /// Where a segment of `len` bytes was found: half of what was copied lies before that, half behind.
 /// `None` where less than half of the segment was copied.
-pub(crate) fn middle_of(len: u64, copies: impl Iterator<Item = Copied>) -> Option<(BlobId, i64)> {
-    let shift = |copy: &Copied| signed(copy.offset) - signed(copy.at);
+pub(crate) fn middle_of(len: u64, copies: impl Iterator<Item = CopiedBytes>) -> Option<(BlobId, i64)> {
+    let shift = |copy: &CopiedBytes| signed(copy.offset) - signed(copy.at);
     let mut shifts: Vec<(BlobId, i64, u64)> = copies.map(|copy| (copy.blob, shift(&copy), copy.len)).collect();
     let copied: u64 = shifts.iter().map(|(.., len)| len).sum();
     if copied < len / 2 {
@@ -75,7 +75,7 @@ fn signed(place: u64) -> i64 {
 impl Moved {
     /// Takes in where a segment at `position` was found ([`middle_of`]).
     pub(crate) fn note(&self, position: u64, (blob, shift): (BlobId, i64)) {
-        let found = Found { blob, position, shift: shift - signed(position) };
+        let found = LastFound { blob, position, shift: shift - signed(position) };
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Segments are encoded side by side.
         if state.last.is_none_or(|last| last.position <= position) {
@@ -93,7 +93,7 @@ impl Moved {
     }
 
     /// Where the furthest segment so far was found, unless there is doubt.
-    pub(crate) fn last(&self) -> Option<Found> {
+    pub(crate) fn last(&self) -> Option<LastFound> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.last.filter(|_| !state.is_doubted)
     }
@@ -103,8 +103,8 @@ impl Moved {
 mod tests {
     use super::*;
 
-    fn copy(at: u64, len: u64, blob: u8, offset: u64) -> Copied {
-        Copied { at, len, blob: BlobId([blob; 16]), offset }
+    fn copy(at: u64, len: u64, blob: u8, offset: u64) -> CopiedBytes {
+        CopiedBytes { at, len, blob: BlobId([blob; 16]), offset }
     }
 
     #[test]
@@ -116,7 +116,7 @@ mod tests {
         let moved = Moved::default();
         assert_eq!(moved.last(), None);
         moved.note(5000, middle);
-        assert_eq!(moved.last(), Some(Found { blob: BlobId([1; 16]), position: 5000, shift: 2000 }));
+        assert_eq!(moved.last(), Some(LastFound { blob: BlobId([1; 16]), position: 5000, shift: 2000 }));
         assert_eq!(moved.last().expect("found").place_of(6000), 8000);
         // A segment that was encoded later, though it comes before.
         moved.note(4000, (BlobId([1; 16]), 9000));

@@ -1,8 +1,9 @@
 //! A region's window, and the trial of a sample against one.
 
-use super::{alone::Alone, plan, window::Window};
+use super::{alone::Alone, plan, similar::REGION_LEN, window::Window};
 use crate::{blobs::pins::Pin, resources::pool::Scratch};
 use delta_codec::{Effort, EncodeJob, FootprintLimits};
+use object_format::SEGMENT_LEN;
 use std::sync::Arc;
 
 /// The window of one region.
@@ -24,6 +25,14 @@ impl Region {
     pub(crate) fn new(window: Arc<Window>, pins: Vec<Pin>, alone_permille: Option<u32>, is_part: bool) -> Self {
         Self { window, pins: Arc::new(pins), alone_permille, is_part, is_followed: false }
     }
+}
+
+/// Whether a region of a base that begins at `place` may have the segment that is `expected` there:
+/// it begins near it, or the window around it reaches into it.
+pub(super) fn is_near(place: u64, expected: u64, margin: u64) -> bool {
+    let is_reached =
+        place < expected + SEGMENT_LEN as u64 + margin && place + REGION_LEN > expected.saturating_sub(margin);
+    place.abs_diff(expected) < REGION_LEN || is_reached
 }
 
 /// Most bytes of a trial's sample, and into how many pieces of the segment it is spread.

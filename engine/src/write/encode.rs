@@ -4,7 +4,7 @@
 use crate::{
     bases::{
         alone::Alone,
-        moved::{Copied, middle_of},
+        moved::{CopiedBytes, middle_of},
         plan,
         region::Region,
         window::Window,
@@ -237,7 +237,7 @@ fn place_in(scratch: &Scratch, window: &Window, footprint: &[BaseRange], plain: 
         let source = u64::from(run.source);
         let (before, offset) = *ranges.get(ranges.partition_point(|(before, _)| *before <= source).checked_sub(1)?)?;
         let (blob, offset) = window.place_of(offset + (source - before))?;
-        Some(Copied { at: run.at.into(), len: run.len.into(), blob, offset })
+        Some(CopiedBytes { at: run.at.into(), len: run.len.into(), blob, offset })
     };
     middle_of(plain.len() as u64, scratch.decoder.copied_runs().filter_map(copied))
 }

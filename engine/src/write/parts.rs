@@ -1,7 +1,7 @@
 //! Multipart uploads: their rows, their parts, and what those have shown.
 
 use crate::{
-    bases::choose::Proven,
+    bases::proven::Proven,
     bucket::{BucketHandle, RowPlace, digest_of},
     deployment::{keyring::random, writer::Writer},
     error::EngineError,

@@ -4,9 +4,10 @@
 use crate::{
     bases::{
         base::{Avoided, BaseObject, Bases, RegionOutcome},
-        choose::{Candidate, Choice, Proven, RegionTarget},
+        choose::{Candidate, Choice, RegionTarget},
         moved::Moved,
         plan::{BaseOutcome, DELTA_LEN_MIN, INLINE_LEN_MAX},
+        proven::Proven,
         region::Region,
         similar::{HeadFuture, REGION_LEN},
     },
