@@ -27,7 +27,7 @@ use crate::{
     resources::{clock::now_ms, pace::Pace, pool::CodecPool},
     write::{
         effort::Trying,
-        finish::{FinishedContent, without_choices},
+        finish::without_choices,
         publish::Publisher,
         stage::{
             ContentDigest, StagedBody, Stager,

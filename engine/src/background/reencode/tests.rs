@@ -7,7 +7,7 @@ use crate::{
     facts::{Checksum, PartFacts},
     metrics::Metrics,
     tests::{Deployment, MIB, config, content, edited},
-    write::publish::PartName,
+    write::{finish::FinishedContent, publish::PartName},
 };
 use catalog::Precondition;
 
