@@ -27,7 +27,7 @@ const KEPT_QUARTERS: u64 = 3;
 /// What some content is scanned for, which decides how many access points are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScanFor {
-    /// To say what is in it: none.
+    /// To say what is in it, or what its text resembles: none, since nobody keeps them.
     Report,
     /// To be encoded anew. It may become a base if it stays as it is.
     Target,

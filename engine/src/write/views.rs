@@ -135,7 +135,7 @@ impl BaseViews {
 
     /// A scan of content that is read for something else; one that does nothing for no bucket.
     pub(crate) fn scanning_beside(&self, bucket: Option<&BucketHandle>) -> ScanningBeside {
-        let scanning = bucket.map(|bucket| self.scanning(bucket, ScanFor::Target));
+        let scanning = bucket.map(|bucket| self.scanning(bucket, ScanFor::Report));
         Arc::new(tokio::sync::Mutex::new(scanning))
     }
 
