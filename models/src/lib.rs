@@ -1,5 +1,5 @@
-//! The three protocols that decide what is deleted and what is kept, as state machines small enough
-//! to be walked through completely: [`collector`], [`lease`], [`journal`].
+//! The protocols that decide what is deleted, what is kept and what is committed, as state machines
+//! small enough to be walked through completely: [`collector`], [`lease`], [`journal`], [`turns`].
 //!
 //! Each model says in its own words what the code does (it names the files), has properties that
 //! must hold in every state, others that must be reached in some, and mutants: the same protocol
@@ -12,6 +12,7 @@ pub mod collector;
 mod history;
 pub mod journal;
 pub mod lease;
+pub mod turns;
 
 use stateright::{Checker, Expectation, Model};
 use std::{fmt, hash::Hash};

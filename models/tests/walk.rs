@@ -3,7 +3,7 @@
 //!
 //! `DELTAWEIR_MODELS_WHOLE=1` widens the bounds to more than a million states each.
 
-use models::{Protocol, collector::Collector, examine, journal::Journal, lease::Lease};
+use models::{Protocol, collector::Collector, examine, journal::Journal, lease::Lease, turns::Turns};
 use serde_json::json;
 
 fn check<P: Protocol>(name: &str) {
@@ -37,4 +37,9 @@ fn a_job_follows_its_latest_holder_and_each_mutant_is_found() {
 #[test]
 fn the_journal_in_the_store_loses_no_row_and_each_mutant_is_found() {
     check::<Journal>("journal");
+}
+
+#[test]
+fn what_is_read_before_a_turn_is_committed_once_and_unchanged_and_each_mutant_is_found() {
+    check::<Turns>("turns");
 }

@@ -11,6 +11,7 @@ use crate::{
         session::{Row, Statement, Value},
         versions::{self, NEWEST_NONCURRENT},
     },
+    types::BucketId,
 };
 use std::{
     collections::{HashSet, VecDeque},
@@ -20,10 +21,38 @@ use std::{
 /// How many buckets are remembered.
 const BUCKETS_MAX: usize = 10_000;
 
-/// The buckets of which changes are known to ask for older versions. A bucket that once kept some
-/// goes on to be asked. A change of a bucket that is not remembered asks a second time.
+/// What changes of a bucket are known to need. A bucket that is not remembered, or not any more,
+/// costs its changes another journey.
 #[derive(Default)]
-pub(super) struct Foresight(Mutex<HashSet<i64>>);
+pub(super) struct Foresight {
+    /// Those of which older versions are asked for. A bucket that once kept some goes on to be
+    /// asked.
+    versioned: Remembered,
+    /// Those whose changes a quota may refuse. A bucket that once had one goes on to count.
+    limited: Remembered,
+}
+
+/// Some buckets.
+#[derive(Default)]
+struct Remembered(Mutex<HashSet<i64>>);
+
+impl Remembered {
+    fn has(&self, bucket: BucketId) -> bool {
+        self.buckets().contains(&bucket.0)
+    }
+
+    fn add(&self, bucket: BucketId) {
+        let mut buckets = self.buckets();
+        if buckets.len() == BUCKETS_MAX {
+            buckets.clear();
+        }
+        buckets.insert(bucket.0);
+    }
+
+    fn buckets(&self) -> MutexGuard<'_, HashSet<i64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Foresight {
     /// What `change` will ask once it has its number, from the first statement on.
@@ -38,7 +67,7 @@ impl Foresight {
             Mutation::PutPart { commit } => return multipart::reads_of_part(commit),
             _ => return Vec::new(),
         };
-        if self.keep_versions().contains(&bucket.0) {
+        if self.versioned.has(bucket) {
             reads.extend(versions::read_older(bucket, key));
         }
         reads
@@ -50,16 +79,18 @@ impl Foresight {
             && sql == NEWEST_NONCURRENT
             && let Some(Value::Int(bucket)) = params.first()
         {
-            let mut buckets = self.keep_versions();
-            if buckets.len() == BUCKETS_MAX {
-                buckets.clear();
-            }
-            buckets.insert(*bucket);
+            self.versioned.add(BucketId(*bucket));
         }
     }
 
-    fn keep_versions(&self) -> MutexGuard<'_, HashSet<i64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Learns that writes to a bucket are looked at because of a quota.
+    pub(super) fn learn_limit(&self, bucket: BucketId) {
+        self.limited.add(bucket);
+    }
+
+    /// Whether writes to a bucket are known to be looked at because of a quota.
+    pub(super) fn is_limited(&self, bucket: BucketId) -> bool {
+        self.limited.has(bucket)
     }
 }
 

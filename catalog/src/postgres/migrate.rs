@@ -8,6 +8,7 @@ use crate::{
         checksum_walk,
         schema::{self, Dialect},
         session::{Session, statement},
+        stripes,
     },
 };
 
@@ -41,6 +42,9 @@ async fn attempt(pool: &Pool) -> Result<()> {
     for (version, sql) in schema::missing(found, DIALECT)? {
         session.script(&sql).await?;
         session.run(vec![statement!("INSERT INTO schema_version (version) VALUES ($1)", version)]).await?;
+    }
+    if found < schema::STRIPES_VERSION {
+        session.run(vec![stripes::fill()]).await?;
     }
     if found < schema::CHECKSUMS_VERSION {
         checksum_walk::fill(&mut session).await?;

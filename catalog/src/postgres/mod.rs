@@ -1,20 +1,24 @@
 //! The catalog of several processes: PostgreSQL.
 //!
 //! ```text
-//! change ──► bounded queue ──► one writer task, one connection: BEGIN, lock the sequence's row, changes, COMMIT ──► answers
+//! change ──► bounded queue ──► one writer task, one connection: BEGIN, reads, lock the number's row, writes, COMMIT ──► answers
 //! read   ──► a pooled connection; several statements in a repeatable-read transaction
 //! ```
 //!
-//! Every transaction that changes anything first locks the row that holds the last sequence number,
-//! and holds it until it is committed. So mutations of all processes are carried out one group
-//! after the other: the order of numbers is the order of commits, no two can deadlock, and each
-//! sees everything before it. A process's changes that wait share a group, and those of different
-//! keys share its journeys, which is what makes that fast enough (docs/reference/postgres.md).
+//! Every transaction that changes anything locks the row that holds the last sequence number before
+//! it writes, and holds it until it is committed. So mutations of all processes are carried out one
+//! group after the other: the order of numbers is the order of commits, no two can deadlock, and
+//! each rests on everything before it, because it has the lock when it reads ([`together`]) or
+//! finds out under the lock that nothing of that has changed ([`late`]). A process's changes that
+//! wait share a group, and those of different keys share its journeys, which is what makes that
+//! fast enough (docs/reference/postgres.md).
 
 mod address;
+mod asking;
 mod errors;
 mod foresight;
 mod gather;
+mod late;
 mod migrate;
 mod options;
 mod pool;

@@ -94,6 +94,12 @@ impl PostgresSession {
         self.defer(command);
     }
 
+    /// Gives up the transaction, in which nothing failed, with the next statements.
+    pub(super) fn give_up(&mut self) {
+        self.deferred = vec![Step::Command("ROLLBACK")];
+        (self.answers_ahead, self.answered_ahead) = (Vec::new(), None);
+    }
+
     /// Sends a transaction command with the next statements.
     pub(super) fn defer(&mut self, command: &'static str) {
         self.deferred.push(Step::Command(command));
@@ -174,12 +180,12 @@ impl PostgresSession {
         Ok(())
     }
 
-    /// The same as [`commit`](Self::commit), with the last statements, together.
+    /// The same as [`commit`](Self::commit), with the last statements, together; what those gave.
     pub(super) async fn run_and_commit(
         &mut self,
         statements: Vec<Statement>,
         end: &'static str,
-    ) -> std::result::Result<(), CommitError> {
+    ) -> std::result::Result<Vec<Vec<Row>>, CommitError> {
         self.unfinished = true;
         let mut steps = std::mem::take(&mut self.deferred);
         steps.extend(statements.into_iter().map(Step::Statement));
@@ -192,13 +198,17 @@ impl PostgresSession {
             .map_err(CommitError::None)?;
         steps.push(Step::Command(end));
         match tokio::time::timeout_at(until, Self::send(client, &steps, &prepared)).await {
-            Ok(Ok(_)) => {
+            Ok(Ok(answers)) => {
                 (self.unfinished, self.in_transaction) = (false, false);
-                Ok(())
+                Self::rows(&steps, &answers).map_err(|error| CommitError::InDoubt(error.to_string()))
             }
             // Behind a statement that the server refused, the first command of the end fails and
-            // its commit is skipped. The connection is closed with the transaction left in it.
-            Ok(Err(error)) => Err(EndError::Database(error).into()),
+            // its commit is skipped. The connection is good for a rollback, or is closed with the
+            // transaction left in it.
+            Ok(Err(error)) => {
+                self.unfinished = !is_refusal(&error);
+                Err(EndError::Database(error).into())
+            }
             Err(_) => Err(EndError::NoAnswer.into()),
         }
     }
@@ -207,6 +217,11 @@ impl PostgresSession {
     async fn pipeline(client: &Object, steps: &[Step]) -> Result<Vec<Vec<Row>>> {
         let prepared = Self::prepare(client, steps).await?;
         let answers = Self::send(client, steps, &prepared).await.map_err(|error| catalog_error(&error))?;
+        Self::rows(steps, &answers)
+    }
+
+    /// The answers of the statements among `steps`.
+    fn rows(steps: &[Step], answers: &[Vec<tokio_postgres::Row>]) -> Result<Vec<Vec<Row>>> {
         let of_statements = answers.iter().zip(steps).filter(|(_, step)| step.statement().is_some());
         of_statements.map(|(rows, _)| rows.iter().map(row).collect()).collect()
     }
@@ -216,7 +231,7 @@ impl PostgresSession {
     async fn prepare(client: &Object, steps: &[Step]) -> Result<Vec<Prepared>> {
         let mut prepared = Vec::with_capacity(steps.len());
         for statement in steps.iter().filter_map(Step::statement) {
-            prepared.push(client.prepare_cached(&with_lock(statement)).await.map_err(|error| catalog_error(&error))?);
+            prepared.push(client.prepare_cached(&text(statement)).await.map_err(|error| catalog_error(&error))?);
         }
         Ok(prepared)
     }
@@ -329,7 +344,7 @@ impl Session for PostgresSession {
     // A transaction that locked the row before has an id. Where `BEGIN` failed alone, and what was
     // sent with it is carried out by itself, there is none: nothing takes a number.
     const NEXT_NUMBER: &str = "UPDATE counters SET value = value + 1 \
-         WHERE name = 'seq' AND pg_current_xact_id_if_assigned() IS NOT NULL RETURNING value";
+         WHERE name = 'mutations' AND pg_current_xact_id_if_assigned() IS NOT NULL RETURNING value";
 
     async fn run(&mut self, statements: Vec<Statement>) -> Result<Vec<Vec<Row>>> {
         if statements.is_empty() && self.deferred.is_empty() {
@@ -398,12 +413,32 @@ fn closed() -> CatalogError {
     CatalogError::Unavailable("the connection is closed".into())
 }
 
-fn with_lock(statement: &Statement) -> Cow<'static, str> {
+/// A statement as it is sent.
+fn text(statement: &Statement) -> Cow<'static, str> {
     match statement.lock {
-        Lock::None => statement.sql.clone(),
+        Lock::None if statement.late.is_empty() => statement.sql.clone(),
+        Lock::None => Cow::Owned(with_number(&statement.sql, statement.late, statement.params.len())),
         Lock::Share => Cow::Owned(format!("{} FOR SHARE", statement.sql)),
         Lock::Update => Cow::Owned(format!("{} FOR UPDATE", statement.sql)),
     }
+}
+
+/// A statement whose parameters at `places` are what is made of them and of a number: the last one
+/// that was given, less the parameter at `back`.
+fn with_number(sql: &str, places: &[usize], back: usize) -> String {
+    let mut pieces = sql.split('$');
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let digits = piece.len() - piece.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let (place, rest) = piece.split_at(digits);
+        match place.parse().is_ok_and(|place: usize| places.contains(&place)) {
+            true => {
+                text += &format!("(SELECT (value - ${back}) # ${place} FROM counters WHERE name = 'mutations'){rest}")
+            }
+            false => text.extend(["$", piece]),
+        }
+    }
+    text
 }
 
 fn row(row: &tokio_postgres::Row) -> Result<Row> {
@@ -446,4 +481,20 @@ impl ToSql for Value {
     }
 
     to_sql_checked!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_number;
+
+    #[test]
+    fn a_number_that_comes_late_stands_where_its_parameters_do() {
+        let sql = "INSERT INTO t (a, b, c) VALUES ($1, $2, $11)";
+        assert_eq!(with_number(sql, &[], 12), sql);
+        assert_eq!(
+            with_number(sql, &[1, 11], 12),
+            "INSERT INTO t (a, b, c) VALUES ((SELECT (value - $12) # $1 FROM counters WHERE name = 'mutations'), $2, \
+             (SELECT (value - $12) # $11 FROM counters WHERE name = 'mutations'))"
+        );
+    }
 }

@@ -16,33 +16,24 @@
 //! before anything is written, and that one is made alone.
 
 use super::{
-    foresight::{Foreseen, Foresight},
-    session::{CommitError, PostgresSession, clock_ms, run_noting_server},
+    asking::{ChangeSession, ChangeStep, Inquiry, answer, go_on, make_one},
+    foresight::Foresight,
+    session::{CommitError, PostgresSession},
 };
 use crate::{
     CatalogError, Result,
     mutation::Mutation,
     relational::{
-        apply::apply,
         blobs,
-        change::{Change, Outcome, now_ms},
+        change::{Change, Outcome},
         multipart,
-        session::{Row, Session, Statement},
+        session::Session,
         versions,
     },
-    snapshot::TableRows,
-    types::{BlobKey, BucketId, ServerRun, UnixMs, UploadId},
+    types::{BlobKey, BucketId, UploadId},
 };
-use std::{
-    collections::{BTreeSet, HashMap, HashSet},
-    future::{Future, poll_fn},
-    pin::Pin,
-    task::{Context, Poll},
-};
-use tokio::{
-    sync::{mpsc, oneshot},
-    task::unconstrained,
-};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use tokio::sync::mpsc;
 
 /// Puts those first that can be made together; order is kept among them, among the others, and
 /// where one touches what another one does. Nobody has had an answer to any of them, so none of
@@ -115,7 +106,7 @@ fn named_by(change: &Change) -> BTreeSet<BlobKey> {
 }
 
 /// Those of the changes that name content which another one of them may let die.
-fn clashing(named: &[BTreeSet<BlobKey>], writing: &[Request]) -> Vec<usize> {
+fn clashing(named: &[BTreeSet<BlobKey>], writing: &[Inquiry]) -> Vec<usize> {
     let mut dying: HashMap<BlobKey, Vec<usize>> = HashMap::new();
     for request in writing {
         for blob in request.statements.iter().filter_map(blobs::dying) {
@@ -162,20 +153,15 @@ pub(super) async fn make(
     let named: Vec<_> = changes.iter().map(|change| named_by(change)).collect();
     let mut clashes = Vec::new();
     for (of, change) in changes.into_iter().enumerate() {
-        let session = Asking::new(of, foresight, change, asking.clone());
-        steps.push(Step::UnderWay(Box::pin(make_one(session, change))));
+        let session = ChangeSession::new(of, foresight, change, asking.clone());
+        steps.push(ChangeStep::Waits(Box::pin(make_one(session, change))));
     }
     let mut commit = Commit::NotAsked;
-    let mut waiting: Vec<Request> = Vec::new();
+    let mut waiting: Vec<Inquiry> = Vec::new();
     loop {
-        // What they wait for is there or is not: none of them may pause for another task.
-        let all_go_on = poll_fn(|context| {
-            steps.iter_mut().for_each(|step| step.go_on(context));
-            Poll::Ready(())
-        });
-        unconstrained(all_go_on).await;
+        go_on(&mut steps).await;
         waiting.extend(std::iter::from_fn(|| asked.try_recv().ok()));
-        if steps.iter().any(Step::is_refused) || waiting.is_empty() {
+        if steps.iter().any(ChangeStep::is_refused) || waiting.is_empty() {
             break;
         }
         let some_read = waiting.iter().any(|request| request.is_read);
@@ -194,7 +180,7 @@ pub(super) async fn make(
             && now.iter().all(|request| request.is_last)
         {
             commit = match session.run_and_commit(statements, end).await {
-                Ok(()) => Commit::Done,
+                Ok(_) => Commit::Done,
                 Err(CommitError::InDoubt(reason)) => Commit::InDoubt(reason),
                 Err(CommitError::None(error)) => {
                     commit = Commit::Refused(error);
@@ -206,136 +192,10 @@ pub(super) async fn make(
             continue;
         }
         match session.run(statements).await {
-            Ok(answers) => {
-                let mut answers = answers.into_iter();
-                for request in now {
-                    let own = answers.by_ref().take(request.count).collect();
-                    // Its change waits for this.
-                    let _ = request.answer.send(Ok(own));
-                }
-            }
+            Ok(answers) => answer(now, answers),
             // Which of them it was about is found out one by one.
             Err(error) => drop(now.swap_remove(0).answer.send(Err(error))),
         }
     }
-    GroupEnds { ends: steps.into_iter().map(Step::end).collect(), commit, clashing: clashes }
-}
-
-async fn make_one(mut session: Asking<'_>, change: &mut Change) -> Result<Outcome> {
-    apply(&mut session, change).await
-}
-
-/// A change on its way.
-enum Step<'a> {
-    UnderWay(Pin<Box<dyn Future<Output = Result<Outcome>> + Send + 'a>>),
-    Ended(Result<Outcome>),
-}
-
-impl Step<'_> {
-    /// Goes on as far as it can without an answer.
-    fn go_on(&mut self, context: &mut Context<'_>) {
-        if let Step::UnderWay(change) = self
-            && let Poll::Ready(outcome) = change.as_mut().poll(context)
-        {
-            *self = Step::Ended(outcome);
-        }
-    }
-
-    /// Whether it has come to its end without a change.
-    fn is_refused(&self) -> bool {
-        matches!(self, Step::Ended(Ok(Outcome::Unchanged) | Err(_)))
-    }
-
-    fn end(self) -> Option<Result<Outcome>> {
-        match self {
-            Step::Ended(outcome) => Some(outcome),
-            Step::UnderWay(_) => None,
-        }
-    }
-}
-
-/// What a change wants to know or to have written before it goes on.
-struct Request {
-    /// The change's place in the group.
-    of: usize,
-    /// Whether it decides by this. The first thing that each asks for is its number.
-    is_read: bool,
-    /// Whether nothing of it is looked at by its change, which then is made.
-    is_last: bool,
-    statements: Vec<Statement>,
-    count: usize,
-    answer: oneshot::Sender<Result<Vec<Vec<Row>>>>,
-}
-
-/// The session of one change: hands its statements to [`make`], which sends them.
-struct Asking<'a> {
-    of: usize,
-    has_asked: bool,
-    asking: mpsc::UnboundedSender<Request>,
-    foresight: &'a Foresight,
-    /// What will be asked after the first statements, and travels with them.
-    ahead: Vec<Statement>,
-    foreseen: Foreseen,
-}
-
-impl<'a> Asking<'a> {
-    fn new(of: usize, foresight: &'a Foresight, change: &Change, asking: mpsc::UnboundedSender<Request>) -> Self {
-        let (ahead, foreseen) = (foresight.reads(change), Foreseen::default());
-        Asking { of, has_asked: false, asking, foresight, ahead, foreseen }
-    }
-
-    async fn ask(&mut self, statements: Vec<Statement>, is_read: bool, is_last: bool) -> Result<Vec<Vec<Row>>> {
-        let given_up = || CatalogError::Other("a change was given up because of another one".into());
-        self.has_asked = true;
-        let (answer, answered) = oneshot::channel();
-        let count = statements.len();
-        let request = Request { of: self.of, is_read, is_last, statements, count, answer };
-        self.asking.send(request).map_err(|_| given_up())?;
-        answered.await.map_err(|_| given_up())?
-    }
-}
-
-impl Session for Asking<'_> {
-    const EXCLUSIVE: bool = PostgresSession::EXCLUSIVE;
-    const ROUND_TRIPS: bool = PostgresSession::ROUND_TRIPS;
-    const NEXT_NUMBER: &'static str = PostgresSession::NEXT_NUMBER;
-
-    async fn run(&mut self, statements: Vec<Statement>) -> Result<Vec<Vec<Row>>> {
-        if statements.is_empty() {
-            return Ok(Vec::new());
-        }
-        if !self.has_asked {
-            let (first, ahead) = (statements.len(), std::mem::take(&mut self.ahead));
-            let asked = statements.into_iter().chain(ahead.iter().cloned()).collect();
-            let mut answers = self.ask(asked, true, false).await?;
-            self.foreseen = Foreseen::of(ahead, answers.split_off(first));
-            return Ok(answers);
-        }
-        if let Some(answers) = self.foreseen.answers(&statements) {
-            return Ok(answers);
-        }
-        self.foresight.learn(&statements);
-        let is_read = statements.iter().all(|statement| statement.sql.starts_with("SELECT"));
-        self.ask(statements, is_read, false).await
-    }
-
-    async fn run_last(&mut self, statements: Vec<Statement>) -> Result<()> {
-        self.ask(statements, false, true).await.map(drop)
-    }
-
-    async fn clock_ms(&mut self) -> Result<UnixMs> {
-        clock_ms(self).await
-    }
-
-    async fn run_noting_server(&mut self, statements: Vec<Statement>) -> Result<(Vec<Vec<Row>>, ServerRun)> {
-        run_noting_server(self, statements).await
-    }
-
-    fn now_ms(&self) -> UnixMs {
-        now_ms()
-    }
-
-    async fn hand_over(&mut self, to: &mpsc::Sender<TableRows>, rows: TableRows) -> bool {
-        to.send(rows).await.is_ok()
-    }
+    GroupEnds { ends: steps.into_iter().map(ChangeStep::end).collect(), commit, clashing: clashes }
 }

@@ -4,6 +4,7 @@
 use super::{
     foresight::Foresight,
     gather::{Gathering, TurnTimes},
+    late,
     options::PostgresOptions,
     pool::{Patience, Pool},
     session::{CLOCK_MS, CommitError, PostgresSession, server_run},
@@ -15,12 +16,12 @@ use crate::{
         change::{Change, Outcome, only},
         session::{Lock, Session, Statement, statement},
     },
-    types::ServerRun,
+    types::{Seq, ServerRun},
 };
 use std::{
     collections::HashSet,
-    sync::atomic::{AtomicBool, AtomicI64, Ordering},
-    time::Instant,
+    sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering},
+    time::{Duration, Instant},
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -32,7 +33,7 @@ const QUEUE_MAX: usize = 1024;
 const SILENT_MAX_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// The row that a writing transaction holds until it has ended, and the run of the server.
-const TURN: &str = concat!("SELECT value, ", server_run!(), " FROM counters WHERE name = 'seq'");
+const TURN: &str = concat!("SELECT value, ", server_run!(), " FROM counters WHERE name = 'mutations'");
 
 /// How a savepoint ends whose changes stay, and one whose changes do not.
 const KEEP: &str = "RELEASE SAVEPOINT change";
@@ -40,6 +41,10 @@ const TAKE_BACK: &str = "ROLLBACK TO SAVEPOINT change; RELEASE SAVEPOINT change"
 
 /// What travels with the last writes of a group.
 const KEEP_AND_COMMIT: &str = "RELEASE SAVEPOINT change; SET LOCAL statement_timeout = 0; COMMIT";
+
+/// Groups that have their turn first after one whose turn came too late, at most. They are one
+/// after the first such group, and twice as many after each that follows it.
+const CAUTION_MAX: u32 = 64;
 
 /// How often changes are made together, with fewer each time, before each is made alone.
 const TRIES_TOGETHER: usize = 3;
@@ -68,6 +73,7 @@ impl Writer {
                 groups: AtomicI64::new(0),
                 has_forgotten: AtomicBool::new(false),
                 foresight: Foresight::default(),
+                overtaken: Overtaken::default(),
             }
             .run(jobs),
         );
@@ -93,6 +99,34 @@ struct Committer {
     /// Whether a committed group has forgotten those that have long been silent.
     has_forgotten: AtomicBool,
     foresight: Foresight,
+    overtaken: Overtaken,
+}
+
+/// How often other processes changed what a group had read before its turn.
+#[derive(Default)]
+struct Overtaken {
+    /// Groups in a row to which that happened.
+    in_a_row: AtomicU32,
+    /// Groups that take their turn first for now.
+    cautious: AtomicU32,
+}
+
+impl Overtaken {
+    /// Whether the next group may read before its turn; asked once for each.
+    fn may_read_first(&self) -> bool {
+        let next = |left: u32| left.checked_sub(1);
+        self.cautious.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_err()
+    }
+
+    fn happened(&self) {
+        let before = self.in_a_row.fetch_add(1, Ordering::Relaxed);
+        self.cautious
+            .store(1_u32.checked_shl(before).map_or(CAUTION_MAX, |groups| groups.min(CAUTION_MAX)), Ordering::Relaxed);
+    }
+
+    fn did_not_happen(&self) {
+        self.in_a_row.store(0, Ordering::Relaxed);
+    }
 }
 
 /// Why a group was not committed, or not known to be.
@@ -102,6 +136,9 @@ enum Failure {
     /// Nothing was changed because of one of the changes. They are made again with a commit of its
     /// own, so that the others do not suffer.
     Apart,
+    /// Nothing was changed, maybe because what was read before the turn has changed. The group is
+    /// made again with its turn first, on this connection if there is one.
+    Overtaken(Option<Box<PostgresSession>>),
     /// The commit was sent and not answered.
     InDoubt {
         /// The group's number.
@@ -161,33 +198,87 @@ impl Committer {
     /// `turn` tells of the last try.
     async fn commit(&self, group: &mut [Job], turn: &mut TurnTimes) -> Result<(Vec<Result<Outcome>>, ServerRun)> {
         let mut patience = Patience::new(&self.pool);
-        let mut is_apart = false;
+        let (mut is_apart, mut session) = (false, None);
+        let mut reads_first =
+            late::may_be_made(&self.foresight, group.iter().map(|job| &job.change)) && self.overtaken.may_read_first();
         loop {
-            match self.attempt(group, is_apart, turn).await {
+            let tried = match reads_first {
+                true => self.attempt_late(group, turn).await,
+                false => self.attempt(session.take(), group, is_apart, turn).await,
+            };
+            match tried {
                 Ok(committed) => return Ok(committed),
                 Err(Failure::Apart) => is_apart = true,
+                Err(Failure::Overtaken(left)) => (reads_first, session) = (false, left),
                 Err(Failure::Nothing(error)) => patience.wait_after(error).await?,
                 Err(Failure::InDoubt { group, outcomes, reason }) => {
                     tracing::warn!(group, reason, "no answer to a commit to the catalog");
-                    if let Some(run) = self.run_that_has(group, &reason).await? {
+                    if let Some((run, seq)) = self.run_that_has(group, &reason).await? {
+                        let outcomes = match seq {
+                            Some(last) => late::numbered(outcomes, last),
+                            None => outcomes,
+                        };
                         return Ok((outcomes, run));
                     }
                     // Whatever it was: with a commit of its own it is one change's trouble.
-                    is_apart = true;
+                    (is_apart, reads_first) = (true, false);
                     patience.wait_after(CatalogError::Unavailable(reason)).await?;
                 }
             }
         }
     }
 
-    /// `is_apart`: nothing travels with `COMMIT`.
+    /// Tries to read before the turn, which then is as short as the database's work. Where the
+    /// group is not for that after all, it has its turn first.
+    async fn attempt_late(
+        &self,
+        group: &mut [Job],
+        turn: &mut TurnTimes,
+    ) -> std::result::Result<(Vec<Result<Outcome>>, ServerRun), Failure> {
+        // What is forgotten is others': that is for a turn.
+        if !self.has_forgotten.load(Ordering::Relaxed) {
+            return Err(Failure::Overtaken(None));
+        }
+        let mut session = self.pool.session().await?;
+        let asked = Instant::now();
+        let number = self.groups.fetch_add(1, Ordering::Relaxed) + 1;
+        session.begin("BEGIN ISOLATION LEVEL READ COMMITTED");
+        session.send_ahead(self.signature(number, false));
+        let changes = group.iter_mut().map(|job| &mut job.change).collect();
+        let made = late::make(&mut session, &self.foresight, changes, &self.id).await?;
+        let read = session.answered_ahead().map_or(Duration::ZERO, |answered| answered - asked);
+        *turn = TurnTimes { came_after: asked.elapsed().saturating_sub(2 * read), held: read };
+        match made {
+            late::End::Committed(outcomes, run) => {
+                self.overtaken.did_not_happen();
+                Ok((outcomes, run))
+            }
+            late::End::NotMade => {
+                session.give_up();
+                Err(Failure::Overtaken(Some(Box::new(session))))
+            }
+            late::End::Refused(error @ CatalogError::Unavailable(_)) => Err(Failure::Nothing(error)),
+            late::End::Refused(_) => {
+                self.overtaken.happened();
+                session.end("ROLLBACK").await?;
+                Err(Failure::Overtaken(None))
+            }
+            late::End::InDoubt(outcomes, reason) => Err(Failure::InDoubt { group: number, outcomes, reason }),
+        }
+    }
+
+    /// `given` is a connection to go on with. `is_apart`: nothing travels with `COMMIT`.
     async fn attempt(
         &self,
+        given: Option<Box<PostgresSession>>,
         group: &mut [Job],
         is_apart: bool,
         turn: &mut TurnTimes,
     ) -> std::result::Result<(Vec<Result<Outcome>>, ServerRun), Failure> {
-        let mut session = self.pool.session().await?;
+        let mut session = match given {
+            Some(session) => *session,
+            None => self.pool.session().await?,
+        };
         let asked = Instant::now();
         let number = self.groups.fetch_add(1, Ordering::Relaxed) + 1;
         let forgets = !self.has_forgotten.load(Ordering::Relaxed);
@@ -241,7 +332,7 @@ impl Committer {
     fn signature(&self, number: i64, forgets: bool) -> Vec<Statement> {
         let sign = format!(
             "INSERT INTO commit_groups (writer, number, at_ms) VALUES ($1, $2, {CLOCK_MS})
-             ON CONFLICT (writer) DO UPDATE SET number = excluded.number, at_ms = excluded.at_ms"
+             ON CONFLICT (writer) DO UPDATE SET number = excluded.number, at_ms = excluded.at_ms, seq = NULL"
         );
         let mut statements = vec![Statement::made(sign, vec![self.id.to_vec().into(), number.into()])];
         if forgets {
@@ -252,33 +343,34 @@ impl Committer {
     }
 
     /// Asks the database whether a group whose commit was not answered is in it; the run of the
-    /// server that says so.
-    async fn run_that_has(&self, group: i64, reason: &str) -> Result<Option<ServerRun>> {
+    /// server that says so, and the number of the group's last mutation if it got one at its end.
+    async fn run_that_has(&self, group: i64, reason: &str) -> Result<Option<(ServerRun, Option<Seq>)>> {
         let unknown = |error: CatalogError| CatalogError::Unknown(format!("{reason}; then {error}"));
         let mut patience = Patience::new(&self.pool);
         loop {
             match self.last_committed().await {
-                Ok((last, run)) => return Ok((last == Some(group)).then_some(run)),
+                Ok((last, seq, run)) => return Ok((last == group).then_some((run, seq))),
                 Err(error) => patience.wait_after(error).await.map_err(unknown)?,
             }
         }
     }
 
-    /// The number of this task's last committed group. The server may not know yet that its client
-    /// has gone, so this waits for the turn that the group's transaction has until it is over; the
-    /// time limit for idle transactions ends it.
-    async fn last_committed(&self) -> Result<(Option<i64>, ServerRun)> {
+    /// The number of this task's last committed group, and that of its last mutation. The server
+    /// may not know yet that its client has gone, so this waits for the row that the group's
+    /// transaction has written and keeps until it is over; the time limit for idle transactions
+    /// ends it.
+    async fn last_committed(&self) -> Result<(i64, Option<Seq>, ServerRun)> {
         let mut session = self.pool.session().await?;
         session.begin("BEGIN ISOLATION LEVEL READ COMMITTED");
-        let answers = session
-            .run(vec![
-                Statement::locking(TURN, vec![], Lock::Update),
-                statement!("SELECT number FROM commit_groups WHERE writer = $1", self.id.to_vec()),
-            ])
-            .await?;
+        let row = concat!(
+            "INSERT INTO commit_groups (writer, number, at_ms) VALUES ($1, 0, 0) \
+             ON CONFLICT (writer) DO UPDATE SET number = commit_groups.number RETURNING number, seq, ",
+            server_run!()
+        );
+        let answers = session.run(vec![statement!(row, self.id.to_vec())]).await?;
         session.end("ROLLBACK").await?;
-        let last = answers.get(1).and_then(|rows| rows.first()).map(|row| row.int(0)).transpose()?;
-        Ok((last, only(&answers, 0)?.int(1)?))
+        let last = only(&answers, 0)?;
+        Ok((last.int(0)?, last.optional_int(1)?, last.int(2)?))
     }
 }
 

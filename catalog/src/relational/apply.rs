@@ -7,8 +7,8 @@ use super::{
     hooks, jobs, keys,
     quotas::{self, Charge},
     replay,
-    session::{Lock, Session, Statement, statement},
-    snapshot, verification, writers,
+    session::{LATE, Lock, Session, Statement, statement},
+    snapshot, stripes, verification, writers,
 };
 use crate::{
     CatalogError, Result,
@@ -72,9 +72,11 @@ async fn journaled<S: Session>(session: &mut S, mutation: &mut Mutation) -> Resu
     let charge = charge.map(|charge| if is_unlimited { charge.unrefused() } else { charge });
     if !matches!(outcome, Outcome::Unchanged) {
         if S::EXCLUSIVE {
-            writes.push(statement!("UPDATE counters SET value = $1 WHERE name = 'seq'", seq));
+            writes.push(statement!("UPDATE counters SET value = $1 WHERE name = 'mutations'", seq));
         }
         writes.push(journal_row(seq, mutation, session.now_ms())?);
+        // One without a number yet is counted with it.
+        writes.extend(stripes::of(mutation).filter(|_| S::ROUND_TRIPS && seq != LATE).map(stripes::count));
         writes.extend(charge.iter().flat_map(Charge::statements));
         match charge.filter(Charge::grows) {
             Some(charge) => {
@@ -107,5 +109,6 @@ fn journal_row(seq: Seq, mutation: &Mutation, now_ms: UnixMs) -> Result<Statemen
         at_ms,
         text,
         sum
-    ))
+    )
+    .numbered(seq, &[1, 4]))
 }

@@ -132,6 +132,23 @@ pub(crate) enum Outcome {
     Job(Box<JobRow>),
 }
 
+impl Outcome {
+    /// The same of a change that was given its number at its end.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn numbered(mut self, number: Seq) -> Self {
+        use super::session::LATE;
+        let late = match &mut self {
+            Outcome::Committed(committed) => Some(&mut committed.seq),
+            Outcome::Deleted(deleted) => deleted.marker.as_mut().map(|marker| &mut marker.seq),
+            _ => None,
+        };
+        if let Some(late) = late.filter(|seq| **seq == LATE) {
+            *late = number;
+        }
+        self
+    }
+}
+
 /// A decided mutation: what it gave, and the statements that make it so.
 pub(crate) struct Decision {
     pub(crate) outcome: Outcome,

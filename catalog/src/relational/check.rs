@@ -278,7 +278,7 @@ pub(crate) const RULES: &[Rule] = &[
 async fn check_journal<S: Session>(session: &mut S) -> Result<Vec<String>> {
     let answers = session
         .run(vec![
-            statement!("SELECT value FROM counters WHERE name = 'seq'"),
+            statement!("SELECT value FROM counters WHERE name = 'mutations'"),
             statement!("SELECT count(*), COALESCE(min(seq), 0), COALESCE(max(seq), 0) FROM journal"),
             statement!("SELECT COALESCE(max(seq), 0) FROM versions"),
         ])

@@ -5,6 +5,10 @@
 //! [`CatalogError::Damaged`], never an absence. The database's own checks do not see a bit that
 //! flipped inside a value, in memory or on its way to the disk; this does.
 //!
+//! The number of a mutation is in the checksum of a row by XOR: a database that gives a change its
+//! number at its end works both out there ([`Statement::numbered`](super::session::Statement)).
+//! Rows from before that have it among the values that are summed; both are what was written.
+//!
 //! Null means that the row is older than the column and was brought in by an import that is still
 //! under way ([`super::checksum_walk::fill`]).
 
@@ -89,13 +93,20 @@ pub(crate) fn of_blob(row: &BlobRow) -> Result<i64> {
     Ok(sum.end())
 }
 
-/// Of a version's row. Its extents are bound to it by `extents_digest`; whether it is current
-/// changes with its neighbours.
+/// Of a version's row, the number apart. Its extents are bound to it by `extents_digest`; whether
+/// it is current changes with its neighbours.
 pub(crate) fn of_version(version: &Version) -> i64 {
+    add_version(&mut Sum::of("versions"), version) ^ version.seq
+}
+
+/// The same as rows had it before the number could come last.
+fn of_version_before(version: &Version) -> i64 {
+    add_version(Sum::of("versions").int(version.seq), version)
+}
+
+fn add_version(sum: &mut Sum, version: &Version) -> i64 {
     let (lock, retain_until_ms) = columns::lock_columns(&version.lock);
-    Sum::of("versions")
-        .int(version.seq)
-        .int(version.bucket.0)
+    sum.int(version.bucket.0)
         .bytes(version.key.as_bytes())
         .bytes(&version.id.0)
         .int(version.modified_ms)
@@ -107,6 +118,12 @@ pub(crate) fn of_version(version: &Version) -> i64 {
         .int(lock)
         .int(retain_until_ms.unwrap_or(-1))
         .end()
+}
+
+/// Compares a version's row with the checksum in its column `column`.
+pub(crate) fn compare_version(row: &Row, column: usize, version: &Version) -> Result<()> {
+    let (sum, before) = (of_version(version), || of_version_before(version));
+    compare_either(row, column, (sum, before), "version", || hex::encode(version.id.0))
 }
 
 /// Of the row that says which whole blob a delta needs.
@@ -131,7 +148,34 @@ pub(crate) fn of_part(upload: UploadId, part: &Part) -> i64 {
 
 /// Of a journal row.
 pub(crate) fn of_entry(seq: Seq, at_ms: UnixMs, mutation: &str) -> i64 {
+    Sum::of("journal").int(at_ms).bytes(mutation.as_bytes()).end() ^ seq
+}
+
+/// The same as rows had it before the number could come last.
+fn of_entry_before(seq: Seq, at_ms: UnixMs, mutation: &str) -> i64 {
     Sum::of("journal").int(seq).int(at_ms).bytes(mutation.as_bytes()).end()
+}
+
+/// Compares a journal row with the checksum in its column `column`, and gives the one that such a
+/// row has now.
+pub(crate) fn compare_entry(row: &Row, column: usize, (seq, at_ms, text): (Seq, UnixMs, &str)) -> Result<i64> {
+    let (sum, before) = (of_entry(seq, at_ms, text), || of_entry_before(seq, at_ms, text));
+    compare_either(row, column, (sum, before), "mutation", || seq.to_string())?;
+    Ok(sum)
+}
+
+/// Compares a row with what it may have in its column `column`.
+fn compare_either(
+    row: &Row,
+    column: usize,
+    (sum, before): (i64, impl FnOnce() -> i64),
+    what: &str,
+    name: impl FnOnce() -> String,
+) -> Result<()> {
+    match row.optional_int(column)? {
+        Some(stored) if stored != sum && stored != before() => Err(damaged(what, &name())),
+        _ => Ok(()),
+    }
 }
 
 /// Compares a row with the checksum in its column `column`.

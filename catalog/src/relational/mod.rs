@@ -36,6 +36,7 @@ pub(crate) mod schema;
 pub(crate) mod session;
 pub(crate) mod snapshot;
 pub(crate) mod stats;
+pub(crate) mod stripes;
 pub(crate) mod trash;
 pub(crate) mod verification;
 pub(crate) mod versions;

@@ -179,7 +179,7 @@ pub(crate) async fn journal<S: Session>(session: &mut S, after: Seq, limit: usiz
 }
 
 pub(crate) async fn last_seq<S: Session>(session: &mut S) -> Result<Seq> {
-    let row = session.first(statement!("SELECT value FROM counters WHERE name = 'seq'")).await?;
+    let row = session.first(statement!("SELECT value FROM counters WHERE name = 'mutations'")).await?;
     row.map_or(Ok(0), |row| row.int(0))
 }
 

@@ -33,7 +33,9 @@ pub(crate) async fn replay<S: Session>(session: &mut S, entries: &[JournalEntry]
 /// Takes every number up to `seq`.
 pub(crate) async fn skip<S: Session>(session: &mut S, seq: Seq) -> Result<Outcome> {
     snapshot::must_be_importing(session).await?;
-    session.run(vec![statement!("UPDATE counters SET value = $1 WHERE name = 'seq' AND value < $2", seq, seq)]).await?;
+    session
+        .run(vec![statement!("UPDATE counters SET value = $1 WHERE name = 'mutations' AND value < $2", seq, seq)])
+        .await?;
     Ok(Outcome::Done)
 }
 
@@ -76,7 +78,7 @@ fn recorded(entry: &JournalEntry) -> Result<Mutation> {
 async fn one<S: Session>(session: &mut S, entry: &JournalEntry) -> Result<()> {
     let recorded = recorded(entry)?;
     let answers = session
-        .run(vec![statement!("UPDATE counters SET value = value + 1 WHERE name = 'seq' RETURNING value")])
+        .run(vec![statement!("UPDATE counters SET value = value + 1 WHERE name = 'mutations' RETURNING value")])
         .await?;
     let seq = only(&answers, 0)?.int(0)?;
     if seq != entry.seq {

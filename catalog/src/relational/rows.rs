@@ -40,7 +40,7 @@ pub(crate) fn version_at(row: &Row, first: usize) -> Result<Version> {
         marker: row.int(first + 9)? != 0,
         lock: lock(row, first + 10)?,
     };
-    checksums::compare(row, first + 12, checksums::of_version(&version), "version", || hex::encode(version.id.0))?;
+    checksums::compare_version(row, first + 12, &version)?;
     Ok(version)
 }
 
@@ -187,10 +187,7 @@ pub(crate) fn entry(row: &Row) -> Result<JournalEntry> {
 
 /// The checksum of a journal row whose columns begin at `first`, compared with the one it has.
 pub(crate) fn entry_sum(row: &Row, first: usize) -> Result<i64> {
-    let seq: Seq = row.int(first)?;
-    let sum = checksums::of_entry(seq, row.int(first + 1)?, row.text(first + 2)?);
-    checksums::compare(row, first + 3, sum, "mutation", || seq.to_string())?;
-    Ok(sum)
+    checksums::compare_entry(row, first + 3, (row.int(first)?, row.int(first + 1)?, row.text(first + 2)?))
 }
 
 /// A blob's id, where there is one.

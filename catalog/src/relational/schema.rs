@@ -20,6 +20,10 @@ pub(crate) struct Dialect {
 /// A database older than this needs [`super::checksum_walk::fill`] once it is up to date.
 pub(crate) const CHECKSUMS_VERSION: i64 = 15;
 
+/// A shared database older than this needs the rows of [`super::stripes::fill`].
+#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "the embedded catalog has no use for stripes"))]
+pub(crate) const STRIPES_VERSION: i64 = 22;
+
 /// The schema version this program writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 
@@ -63,6 +67,7 @@ const MIGRATIONS: &[&str] = &[
     USAGE,
     BOUND_WRAPS,
     JOURNAL_HEAD,
+    STRIPES,
 ];
 
 const FIRST: &str = "
@@ -412,4 +417,14 @@ CREATE TABLE journal_head (
   seq {int} NOT NULL,
   link {bytes} NOT NULL
 ){table};
+";
+
+/// What tells that nothing under a key has changed since it was read ([`super::stripes`]). An
+/// earlier program would not count its mutations there, so the number that each of them takes is
+/// where it does not find it.
+const STRIPES: &str = "
+CREATE TABLE stripes (stripe {int} PRIMARY KEY, changes {int} NOT NULL){table};
+-- The number of the group's last mutation.
+ALTER TABLE commit_groups ADD COLUMN seq {int};
+UPDATE counters SET name = 'mutations' WHERE name = 'seq';
 ";

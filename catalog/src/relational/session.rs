@@ -5,7 +5,7 @@ pub(crate) use crate::value::Value;
 use crate::{
     CatalogError, Result,
     snapshot::TableRows,
-    types::{ServerRun, UnixMs},
+    types::{Seq, ServerRun, UnixMs},
 };
 use std::{borrow::Cow, future::Future};
 use tokio::sync::mpsc;
@@ -107,6 +107,9 @@ pub(crate) enum Lock {
     Update,
 }
 
+/// The number of a change that gets one when everything else is decided. No mutation has it.
+pub(crate) const LATE: Seq = 0;
+
 /// A statement with its parameters. Parameters are `$1`, `$2` …, each first used in that order.
 #[derive(Clone, Debug)]
 pub(crate) struct Statement {
@@ -114,20 +117,39 @@ pub(crate) struct Statement {
     pub(crate) params: Vec<Value>,
     #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "the embedded catalog needs no locks"))]
     pub(crate) lock: Lock,
+    /// See [`numbered`](Self::numbered).
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "the embedded catalog knows every number"))]
+    pub(crate) late: &'static [usize],
 }
 
 impl Statement {
     pub(crate) fn new(sql: &'static str, params: Vec<Value>) -> Self {
-        Statement { sql: Cow::Borrowed(sql), params, lock: Lock::None }
+        Statement { sql: Cow::Borrowed(sql), params, lock: Lock::None, late: &[] }
     }
 
     /// A statement whose text is put together from names of the schema; never from anything else.
     pub(crate) fn made(sql: String, params: Vec<Value>) -> Self {
-        Statement { sql: Cow::Owned(sql), params, lock: Lock::None }
+        Statement { sql: Cow::Owned(sql), params, lock: Lock::None, late: &[] }
     }
 
     pub(crate) fn locking(sql: &'static str, params: Vec<Value>, lock: Lock) -> Self {
-        Statement { sql: Cow::Borrowed(sql), params, lock }
+        Statement { sql: Cow::Borrowed(sql), params, lock, late: &[] }
+    }
+
+    /// The same of a change with the number `seq`, which the parameters at `places`, from 1 on, are
+    /// made of by XOR: the number itself, or a checksum. If it is [`LATE`], the database works them
+    /// out once the change has its number.
+    pub(crate) fn numbered(self, seq: Seq, places: &'static [usize]) -> Self {
+        if seq == LATE { Statement { late: places, ..self } } else { self }
+    }
+
+    /// The same of a change whose number is `after` less than the last one that was given.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn counted_back(mut self, after: i64) -> Self {
+        if !self.late.is_empty() {
+            self.params.push(after.into());
+        }
+        self
     }
 }
 

@@ -7,6 +7,7 @@ use super::{
     change::{Outcome, only},
     checksum_walk, quotas, rows, schema,
     session::{Lock, Row, Session, Statement, Value, statement},
+    stripes,
 };
 use crate::{
     CatalogError, Result,
@@ -118,12 +119,12 @@ pub(crate) const TABLES: &[Table] = &[
 /// Tables that a snapshot leaves out, on purpose.
 #[cfg(test)]
 pub(crate) const LEFT_OUT: &[&str] =
-    &["schema_version", "counters", "journal", "journal_head", "jobs", "commit_groups", "usage"];
+    &["schema_version", "counters", "journal", "journal_head", "jobs", "commit_groups", "usage", "stripes"];
 
 /// The counters that belong to the catalog's state; the others say how far shipping and importing
-/// are.
-const COUNTERS: &str =
-    "SELECT name, value FROM counters WHERE name IN ('seq', 'bucket', 'epoch', 'region', 'accounts') ORDER BY name";
+/// are. In a snapshot the number of the last mutation is called as it always was.
+const COUNTERS: &str = "SELECT CASE name WHEN 'mutations' THEN 'seq' ELSE name END, value FROM counters \
+     WHERE name IN ('mutations', 'bucket', 'epoch', 'region', 'accounts') ORDER BY name";
 
 /// A page of rows may take this many bytes before the next one is made shorter.
 const PAGE_BYTES: usize = 512 << 10;
@@ -252,6 +253,7 @@ pub(crate) async fn begin<S: Session>(session: &mut S) -> Result<Outcome> {
     writes.extend(TABLES.iter().rev().map(|table| Statement::made(format!("DELETE FROM {}", table.name), vec![])));
     writes.push(statement!("UPDATE counters SET value = 0"));
     writes.push(set_counter("importing", 1));
+    writes.extend(S::ROUND_TRIPS.then(stripes::count_all));
     session.run(writes).await?;
     Ok(Outcome::Done)
 }
@@ -273,7 +275,7 @@ async fn import_counters<S: Session>(session: &mut S, piece: &TableRows) -> Resu
     for row in &piece.rows {
         let row = Row(row.clone());
         writes.push(match row.text(0)? {
-            "seq" => set_counter("seq", row.int(1)?),
+            "seq" => set_counter("mutations", row.int(1)?),
             "bucket" => set_counter("bucket", row.int(1)?),
             "epoch" => set_counter("epoch", row.int(1)?),
             "region" => set_counter("region", row.int(1)?),
@@ -304,14 +306,14 @@ pub(crate) async fn end<S: Session>(session: &mut S, epoch_min: u32) -> Result<O
     checksum_walk::fill(session).await?;
     // It follows from the rows that came.
     session.run(quotas::recount().into()).await?;
-    session
-        .run(vec![
-            statement!("UPDATE writers SET closed = 1"),
-            statement!("UPDATE counters SET value = $1 WHERE name = 'epoch' AND value < $2", epoch_min, epoch_min),
-            set_counter("cut", 0),
-            set_counter("importing", 0),
-        ])
-        .await?;
+    let mut writes = vec![
+        statement!("UPDATE writers SET closed = 1"),
+        statement!("UPDATE counters SET value = $1 WHERE name = 'epoch' AND value < $2", epoch_min, epoch_min),
+        set_counter("cut", 0),
+        set_counter("importing", 0),
+    ];
+    writes.extend(S::ROUND_TRIPS.then(stripes::count_all));
+    session.run(writes).await?;
     Ok(Outcome::Done)
 }
 
@@ -381,7 +383,7 @@ pub(crate) async fn marks<S: Session>(session: &mut S) -> Result<JournalMarks> {
         .run_noting_server(vec![statement!(
             "SELECT c.value, COALESCE((SELECT min(seq) FROM journal) - 1, c.value), \
              COALESCE((SELECT d.value FROM counters d WHERE d.name = 'cut'), 0), h.seq, h.link \
-             FROM counters c LEFT JOIN journal_head h ON h.one = 1 WHERE c.name = 'seq'"
+             FROM counters c LEFT JOIN journal_head h ON h.one = 1 WHERE c.name = 'mutations'"
         )])
         .await?;
     let row = only(&answers, 0)?;

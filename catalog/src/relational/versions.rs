@@ -215,7 +215,8 @@ pub(crate) fn insert(version: &Version) -> Result<Statement> {
         lock,
         retain_until_ms,
         checksums::of_version(version),
-    ))
+    )
+    .numbered(version.seq, &[4, 14]))
 }
 
 fn insert_extents(version: Seq, extents: &[Extent]) -> Result<Vec<Statement>> {
@@ -227,7 +228,8 @@ fn insert_extents(version: Seq, extents: &[Extent]) -> Result<Vec<Statement>> {
             extent.blob.0,
             signed(extent.offset)?,
             signed(extent.len)?,
-        ))
+        )
+        .numbered(version, &[1]))
     };
     extents.iter().enumerate().map(one).collect()
 }

@@ -220,7 +220,7 @@ impl Session for SqliteSession {
     const EXCLUSIVE: bool = true;
     const ROUND_TRIPS: bool = false;
     // Written with the mutation: a refused one has written nothing.
-    const NEXT_NUMBER: &str = "SELECT value + 1 FROM counters WHERE name = 'seq'";
+    const NEXT_NUMBER: &str = "SELECT value + 1 FROM counters WHERE name = 'mutations'";
 
     async fn run(&mut self, statements: Vec<Statement>) -> Result<Vec<Vec<Row>>> {
         // Locks are not asked for: one thread writes, and a reader's snapshot cannot be changed

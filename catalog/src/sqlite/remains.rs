@@ -65,7 +65,7 @@ pub fn read_remains(path: &Path) -> Remains {
     let mut remains = Remains::default();
     let Ok(mut session) = connection::open_reading(path) else { return remains };
     let mut ask = |sql: &'static str| connection::finish(session.run(vec![Statement::new(sql, Vec::new())]));
-    if let Ok(answers) = ask("SELECT value FROM counters WHERE name = 'seq'") {
+    if let Ok(answers) = ask("SELECT value FROM counters WHERE name IN ('mutations', 'seq')") {
         remains.last_seq = answers.iter().flatten().next().and_then(|row| row.int(0).ok());
     }
     if let Ok(answers) = ask("SELECT name, value FROM settings") {

@@ -168,7 +168,7 @@ pub(crate) struct Simulated<S> {
 impl<S: std::borrow::BorrowMut<SqliteSession> + Send> Session for Simulated<S> {
     const EXCLUSIVE: bool = false;
     const ROUND_TRIPS: bool = false;
-    const NEXT_NUMBER: &str = "UPDATE counters SET value = value + 1 WHERE name = 'seq' RETURNING value";
+    const NEXT_NUMBER: &str = "UPDATE counters SET value = value + 1 WHERE name = 'mutations' RETURNING value";
 
     async fn run(&mut self, statements: Vec<Statement>) -> Result<Vec<Vec<Row>>> {
         self.session.borrow_mut().run(statements).await

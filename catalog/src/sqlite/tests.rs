@@ -487,7 +487,7 @@ async fn the_recount_finds_every_broken_rule() {
         "INSERT INTO notices VALUES ('nowhere', 1, 0, x'00', NULL, 0, '{}')",
         "UPDATE usage SET bytes = bytes + 1",
         "DELETE FROM journal WHERE seq = 2",
-        "UPDATE counters SET value = 1 WHERE name = 'seq'",
+        "UPDATE counters SET value = 1 WHERE name = 'mutations'",
     ];
     let whole = tempfile::tempdir().unwrap();
     something_of_everything(&whole).await;

@@ -9,4 +9,5 @@ mod journal_rows;
 mod postgres;
 mod simulated;
 mod sqlite;
+mod turns;
 mod wire;

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,12 +42,68 @@ PUTS_EACH = 800
 
 
 @dataclass
-class End:
-    """What is known of one connection."""
+class Side(asyncio.Protocol):
+    """One end of a connection. What comes here goes to the other end, half a round trip later."""
 
+    distance: Distance
+    other: Side | None = None
+    """The client's end has none before the database's is there."""
+    transport: asyncio.Transport | None = None
+    early: list[bytes] = field(default_factory=list)
+    """What came before the other end was there."""
     asked: bool = False
-    """Whether the client spoke last."""
+    """Of the client's end: whether it spoke last."""
     writes: bool = False
+    """Of the client's end: whether something is written on this connection."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is None:
+            self.early.append(data)
+        else:
+            self.heard(data)
+            self.later(self.other.say, data)
+
+    def heard(self, _: bytes) -> None:
+        """Counts what comes from the database."""
+        if isinstance(self.other, ClientSide):
+            self.other.asked = False
+
+    def say(self, data: bytes) -> None:
+        if self.transport is not None:
+            self.transport.write(data)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.later(self.other.transport.close)
+
+    def later(self, call: Callable[..., None], *what: bytes) -> None:
+        self.distance.loop.call_later(self.distance.round_trip_s / 2, call, *what)
+
+
+class ClientSide(Side):
+    """The end that a replica has."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.distance.keep(self.distance.loop.create_task(self.reach()))
+
+    async def reach(self) -> None:
+        """Connects to the database."""
+        database = Side(self.distance, other=self)
+        await self.distance.loop.create_connection(lambda: database, "127.0.0.1", self.distance.upstream_port)
+        self.other, early = database, self.early
+        for data in early:
+            self.data_received(data)
+
+    def heard(self, data: bytes) -> None:
+        self.writes |= WRITING in data
+        if self.writes and not self.asked:
+            self.distance.journeys += 1
+        self.asked = True
 
 
 @dataclass
@@ -61,12 +117,18 @@ class Distance:
     """Times that a client spoke after the other side had, on connections on which something is written."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
     thread: threading.Thread | None = None
+    connecting: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def keep(self, task: asyncio.Task[None]) -> None:
+        """Keeps a task until it has ended: the loop does not."""
+        self.connecting.add(task)
+        task.add_done_callback(self.connecting.discard)
 
     def __enter__(self) -> Distance:
         started = threading.Event()
 
         async def serve() -> None:
-            server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+            server = await self.loop.create_server(lambda: ClientSide(self), "127.0.0.1", 0)
             self.port = server.sockets[0].getsockname()[1]
             started.set()
             async with server:
@@ -96,23 +158,6 @@ class Distance:
         self.loop.call_soon_threadsafe(cancel)
         if self.thread is not None:
             self.thread.join(10)
-
-    async def _accept(self, near: asyncio.StreamReader, to_near: asyncio.StreamWriter) -> None:
-        far, to_far = await asyncio.open_connection("127.0.0.1", self.upstream_port)
-        end = End()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(self._pass(near, to_far, end, True), self._pass(far, to_near, end, False))
-
-    async def _pass(self, source: asyncio.StreamReader, to: asyncio.StreamWriter, end: End, is_client: bool) -> None:
-        """Passes on what comes, in its order, each piece half a round trip after it came."""
-        with contextlib.suppress(OSError, asyncio.CancelledError):
-            while piece := await source.read(1 << 16):
-                end.writes |= is_client and WRITING in piece
-                if is_client and end.writes and not end.asked:
-                    self.journeys += 1
-                end.asked = is_client
-                self.loop.call_later(self.round_trip_s / 2, to.write, piece)
-        self.loop.call_later(self.round_trip_s / 2, to.close)
 
 
 @dataclass(frozen=True, slots=True)

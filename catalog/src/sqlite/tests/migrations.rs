@@ -16,7 +16,9 @@ async fn rows_from_before_the_checksums_get_theirs() {
     // What came later comes again.
     raw.execute_batch("DROP TABLE notices; DROP TABLE notice_lanes").unwrap();
     raw.execute_batch("ALTER TABLE blobs DROP COLUMN compartment; DROP TABLE usage").unwrap();
-    raw.execute_batch("DROP TABLE journal_head").unwrap();
+    raw.execute_batch("DROP TABLE journal_head; DROP TABLE stripes; ALTER TABLE commit_groups DROP COLUMN seq")
+        .unwrap();
+    raw.execute_batch("UPDATE counters SET name = 'seq' WHERE name = 'mutations'").unwrap();
     raw.execute_batch("DROP TABLE accounts; DELETE FROM counters WHERE name = 'accounts'").unwrap();
     raw.execute_batch("DELETE FROM schema_version WHERE version >= 15").unwrap();
     drop(raw);
