@@ -245,7 +245,12 @@ impl Committer {
         session.begin("BEGIN ISOLATION LEVEL READ COMMITTED");
         session.send_ahead(self.signature(number, false));
         let changes = group.iter_mut().map(|job| &mut job.change).collect();
-        let made = late::make(&mut session, &self.foresight, changes, &self.id).await?;
+        let made = match late::make(&mut session, &self.foresight, changes, &self.id).await {
+            Ok(made) => made,
+            Err(error @ CatalogError::Unavailable(_)) => return Err(Failure::Nothing(error)),
+            // Which of them it is about is found out in a turn.
+            Err(_) => return Err(Failure::Overtaken(None)),
+        };
         let read = session.answered_ahead().map_or(Duration::ZERO, |answered| answered - asked);
         *turn = TurnTimes { came_after: asked.elapsed().saturating_sub(2 * read), held: read };
         match made {
@@ -336,7 +341,11 @@ impl Committer {
         );
         let mut statements = vec![Statement::made(sign, vec![self.id.to_vec().into(), number.into()])];
         if forgets {
-            let forget = format!("DELETE FROM commit_groups WHERE at_ms < {CLOCK_MS} - $1");
+            // One that has just come back holds its row, and may wait for this turn.
+            let forget = format!(
+                "DELETE FROM commit_groups WHERE writer IN \
+                 (SELECT writer FROM commit_groups WHERE at_ms < {CLOCK_MS} - $1 FOR UPDATE SKIP LOCKED)"
+            );
             statements.push(Statement::made(forget, vec![SILENT_MAX_MS.into()]));
         }
         statements

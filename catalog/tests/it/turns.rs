@@ -213,3 +213,37 @@ async fn changes_of_several_replicas_give_what_they_give_in_the_order_of_the_jou
     again.catalog.replay(journal).await.unwrap();
     assert_eq!(again.rows().await, one.rows().await);
 }
+
+/// A process that begins forgets those that were silent for days, but does not wait for one that
+/// has just come back and waits for its turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_comes_back_after_days_is_not_waited_for() {
+    let (desk, _wire, _other, client, name) = two().await;
+    let wire = Wire::to(CLUSTER.port()).await;
+    // If two waited for each other, it would soon be the one that is given up.
+    let settings = format!("{name}%20-cdeadlock_timeout%3D10ms");
+    let url = format!("{}&application_name={name}", CLUSTER.url_by(wire.port, &settings));
+    let mut journeys = Vec::new();
+    for is_met in [false, true] {
+        let options = PostgresOptions { readers_max: 4, ..PostgresOptions::default() };
+        let catalog = Arc::new(open_with(&url, options).await);
+        desk.put("k").await;
+        client.batch_execute("UPDATE commit_groups SET at_ms = 0").await.unwrap();
+        client.batch_execute(TURN).await.unwrap();
+        let before = wire.journeys();
+        let beginning = tokio::spawn(async move { catalog.open_epoch().await.unwrap() });
+        waiting(&client, &name, 1).await;
+        let desk = desk.clone();
+        let met = is_met.then(|| tokio::spawn(async move { desk.put("k").await }));
+        if is_met {
+            waiting(&client, &name, 2).await;
+        }
+        client.batch_execute("COMMIT").await.unwrap();
+        beginning.await.unwrap();
+        if let Some(met) = met {
+            met.await.unwrap();
+        }
+        journeys.push(wire.journeys() - before);
+    }
+    assert_eq!(journeys[0], journeys[1], "it was not given up for the sake of the other");
+}
