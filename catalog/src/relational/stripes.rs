@@ -10,7 +10,7 @@ use crate::{mutation::Mutation, types::BucketId};
 use xxhash_rust::xxh3::Xxh3;
 
 /// How many stripes keys are spread over: of eight groups of four keys that are under way at once,
-/// one in ten meets another one in a stripe.
+/// one in forty meets another one in a stripe.
 const STRIPES: u32 = 4096;
 
 /// The stripe of all keys.
